@@ -21,7 +21,7 @@ from tidepool_lab import cluster, host
 COMMAND = (sys.executable, "-m", "tidepool_kubectl", "ui", "-A", "--no-browser")
 THERE = "--there"
 SIZE: ViewportSize = {"width": 1100, "height": 560}
-SECONDS = 30  # until a line has its figures, which takes two readings
+SECONDS = 120  # until all is shown, and a line has its figures, which takes two readings; on a busy machine
 
 
 def draw(folder: Path, guest: str) -> None:
@@ -34,12 +34,14 @@ def draw(folder: Path, guest: str) -> None:
 
 def _draw(browser: Browser, address: str, folder: Path, guest: str) -> None:
     page = browser.new_page(viewport=SIZE, device_scale_factor=2)
+    page.set_default_timeout(SECONDS * 1000)
+    expect.set_options(timeout=SECONDS * 1000)
     page.goto(address)
     expect(page.get_by_role("heading", name="Who lends to whom")).to_be_visible()
     pairings = page.get_by_role("table", name="Pairings")
     expect(pairings.get_by_role("cell", name="Connected")).to_be_visible()
     for nothing in ("unknown", "0/s"):
-        expect(pairings.get_by_role("cell", name=nothing, exact=True)).to_have_count(0, timeout=SECONDS * 1000)
+        expect(pairings.get_by_role("cell", name=nothing, exact=True)).to_have_count(0)
     page.screenshot(path=folder / "ui-map.png", full_page=True)
     page.get_by_role("link", name=f"default/{guest}, Borrower").first.click()
     expect(page.get_by_role("heading", name=f"default/{guest}")).to_be_visible()

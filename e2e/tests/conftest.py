@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import released
-from product import BORROWER, GUESTS, SPECS, STRESS, Product
+from product import BORROWER, GUESTS, PATIENCE, SPECS, STRESS, Product
 
 import docs
 from demo import evidence, lab, workload
@@ -55,7 +55,7 @@ def product(session_lab: Product, request: pytest.FixtureRequest) -> Iterator[Pr
     if request.session.testsfailed > failed_before:
         print(evidence.in_short(evidence.keep(GUESTS, paths.BUILD / "test" / request.node.name)))
         session_lab.revive_lender()
-    lab.kubectl("delete", "memorypools", "--all", "--timeout=120s")
+    lab.kubectl("delete", "memorypools", "--all", f"--timeout={PATIENCE}s")
 
 
 @pytest.fixture(scope="session")

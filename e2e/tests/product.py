@@ -21,12 +21,14 @@ SPECS = (BORROWER_SPEC, "other=256Mi,label.memory=short", LENDER_SPEC)
 STRESS = "/root/stress"
 POOL = "pool"
 AGENT_PORT = 9477
+PATIENCE = 240  # seconds: a busy machine is no reason to fail
+WORK_PATIENCE = 900  # likewise, of a program in a guest
 MIB = 1 << 20
 
 Object = dict[str, Any]
 
 
-def until(what: str, holds: Callable[[], Any], patience: float = 60, every: float = 1.0) -> Any:
+def until(what: str, holds: Callable[[], Any], patience: float = PATIENCE, every: float = 1.0) -> Any:
     """Waits for a function to return something true, and returns that; the failure says what there was at the end."""
     deadline = time.monotonic() + patience
     while not (found := holds()):
@@ -65,14 +67,14 @@ class Product:
         """Applies a pool."""
         lab.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
 
-    def apply_ready(self, manifest: Object, patience: float = 90) -> None:
+    def apply_ready(self, manifest: Object) -> None:
         """Applies a pool and waits until it is Ready."""
         self.apply(manifest)
-        self.wait_condition("memorypool", manifest["metadata"]["name"], "Ready", "True", patience=patience)
+        self.wait_condition("memorypool", manifest["metadata"]["name"], "Ready", "True")
 
-    def delete(self, name: str = POOL, patience: int = 60) -> None:
+    def delete(self, name: str = POOL) -> None:
         """Deletes a pool and waits until it is gone."""
-        lab.kubectl("delete", "memorypool", name, "--ignore-not-found", f"--timeout={patience}s")
+        lab.kubectl("delete", "memorypool", name, "--ignore-not-found", f"--timeout={PATIENCE}s")
 
     def condition(self, kind: str, name: str, type_: str) -> Object:
         """A condition of an object; empty if it is not there."""
@@ -80,16 +82,14 @@ class Product:
         conditions = found.get("status", {}).get("conditions", [])
         return next((one for one in conditions if one["type"] == type_), {})
 
-    def wait_condition(
-        self, kind: str, name: str, type_: str, status: str, reason: str = "", patience: float = 60
-    ) -> str:
+    def wait_condition(self, kind: str, name: str, type_: str, status: str, reason: str = "") -> str:
         """Waits until a condition says so; returns its message."""
 
         def holds() -> Object | None:
             found = self.condition(kind, name, type_)
             return found if found.get("status") == status and found.get("reason", "").startswith(reason) else None
 
-        found: Object = until(f"{kind} {name}: {type_}={status} {reason}", holds, patience)
+        found: Object = until(f"{kind} {name}: {type_}={status} {reason}", holds)
         return str(found.get("message", ""))
 
     def pairing_of(self, borrower: str) -> Object:
@@ -124,9 +124,9 @@ class Product:
         figures = self.reading(BORROWER).borrowing
         return figures["connects"] - figures["resumes"]
 
-    def stress(self, arguments: str, patience: float = 300) -> Object:
+    def stress(self, arguments: str) -> Object:
         """The stress program in the borrower: no wrong page, no failed call."""
-        return report(lab.guest(BORROWER, f"{STRESS} {arguments}", patience=patience))
+        return report(lab.guest(BORROWER, f"{STRESS} {arguments}", patience=WORK_PATIENCE))
 
     def start_stress(self, arguments: str) -> lab.Job:
         """The same, while the test goes on."""
@@ -135,7 +135,7 @@ class Product:
     def end_stress(self, job: lab.Job) -> Object:
         """The closing line of one that would go on."""
         lab.guest(BORROWER, "pkill -TERM -x stress")
-        return report(job.result(patience=300))
+        return report(job.result(patience=WORK_PATIENCE))
 
     def exported(self, name: str, **labels: str) -> float | None:
         """A metric of the agent."""

@@ -26,6 +26,7 @@ BUILDS = tempfile.gettempdir(), str(paths.cache())  # where other tests mount so
 GUEST = "solo"
 UP = ["up", "--no-chart", "--guest", f"{GUEST}=256Mi,disk=400Mi:xfs,iops=200,label.purpose=test"]
 MIB = 1 << 20
+SEEN_SECONDS = 240  # until an instance shows what has become of its guest, on a busy machine
 
 
 def lab(*arguments: str, stdin: bytes | None = None, patience: float = 900) -> subprocess.CompletedProcess[bytes]:
@@ -146,13 +147,22 @@ def test_the_guest_is_a_stock_system(guest: str) -> None:
     assert lab("exec", guest, "--", "test -e /sys/module/tidepool").returncode == 1
 
 
+def _with_agent(guest: str) -> Any:
+    """The instance's status, which says that the guest agent is connected; it may have been away until just now."""
+    deadline = time.monotonic() + SEEN_SECONDS
+    while (status := get("vmi", guest)["status"])["conditions"][-1]["type"] != "AgentConnected":
+        assert time.monotonic() < deadline, status
+        time.sleep(0.5)
+    return status
+
+
 def test_the_guest_is_what_kubevirt_shows(guest: str) -> None:
     """The instance runs, its labels are on its launcher pod too, and its address is the pod's."""
-    status = get("vmi", guest)["status"]
+    status = _with_agent(guest)
     pods = get("pods", "-l", f"kubevirt.io=virt-launcher,vm.kubevirt.io/name={guest},purpose=test")["items"]
     assert status["phase"] == "Running"
     assert status["interfaces"][0]["ipAddress"] == pods[0]["status"]["podIP"]
-    assert {"type": "AgentConnected", "status": "True"}.items() <= status["conditions"][-1].items()
+    assert status["conditions"][-1]["status"] == "True"
     assert pods[0]["metadata"]["annotations"]["kubevirt.io/domain"] == guest
 
 
@@ -168,7 +178,7 @@ def test_up_again_changes_nothing(guest: str) -> None:
 def test_a_killed_guest_has_failed(guest: str) -> None:
     """SIGKILL of its QEMU shows in the instance; deleted and added again it is a new guest."""
     succeed("guest", "kill", guest)
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + SEEN_SECONDS
     while get("vmi", guest)["status"]["phase"] != "Failed":
         assert time.monotonic() < deadline
         time.sleep(0.5)

@@ -26,7 +26,7 @@ SYS_PTRACE, DAC_OVERRIDE = 1 << 19, 1 << 1  # as /proc/PID/status shows them
 def test_guests_are_found_before_any_pool(product: Product) -> None:
     """Every virtual machine is a MemoryGuest, ready to take part, with nothing loaded into it."""
     for guest in GUESTS:
-        product.wait_condition("memoryguest", guest, "Ready", "True", patience=60)
+        product.wait_condition("memoryguest", guest, "Ready", "True")
         status = lab.get("memoryguest", guest)["status"]
         assert status["kernelRelease"] == lab.guest(guest, "uname -r").strip()
         assert status["role"] == "None"
@@ -100,7 +100,7 @@ def test_reserve_and_most_are_kept(product: Product) -> None:
     smaller = copy.deepcopy(sooner)
     smaller["spec"]["borrowers"]["size"] = "64Mi"
     product.apply_ready(smaller)
-    until("the lender holds at most 64 MiB", lambda: _lent_mib(product) <= 64, 60)
+    until("the lender holds at most 64 MiB", lambda: _lent_mib(product) <= 64)
     assert product.pairing_of(BORROWER)["metadata"]["uid"] == pairing, "the pairing was not changed but replaced"
     product.stress(f"sequential {FILE} passes=2")
     assert _lent_mib(product) <= 64
@@ -142,8 +142,8 @@ def test_guests_know_each_other_by_keys_that_they_drew(product: Product) -> None
     lab.guest(LENDER, "rmdir /sys/kernel/config/tidepool/borrowers/*; rmmod tidepool; insmod /run/tidepool/kept.ko")
     own = _own_identity(LENDER)
     assert own != before[LENDER]
-    until("the borrower was given it", lambda: _given(uid).get(BORROWER) == own, 90)
-    until("the two are connected again", lambda: product.connects() > connects, 60)
+    until("the borrower was given it", lambda: _given(uid).get(BORROWER) == own)
+    until("the two are connected again", lambda: product.connects() > connects)
     product.wait_condition("memorypool", POOL, "Ready", "True")
     now = product.pairing_of(BORROWER)
     assert now["metadata"]["uid"] == uid, "the pairing was not changed but replaced"
@@ -185,7 +185,7 @@ for method, path, kind, body in requests:
     headers = {"Authorization": f"Bearer {token}", "Content-Type": kind}
     ask = r.Request(server + path, None if body is None else json.dumps(body).encode(), headers, method=method)
     try:
-        with r.urlopen(ask, timeout=30, context=context) as answer:
+        with r.urlopen(ask, timeout=120, context=context) as answer:
             print(json.dumps([answer.status, answer.read().decode()]))
     except urllib.error.HTTPError as error:
         print(json.dumps([error.code, error.read().decode()]))
@@ -263,7 +263,7 @@ def test_a_guest_that_an_agent_makes_up_is_deleted() -> None:
     path = f"{API}/namespaces/default/memoryguests"
     ((code, text),) = _asked_by("agent", ("POST", path, "application/json", made_up))
     assert code == 201, text
-    until("it is gone", lambda: "made-up" not in {one["metadata"]["name"] for one in lab.items("memoryguests")}, 120)
+    until("it is gone", lambda: "made-up" not in {one["metadata"]["name"] for one in lab.items("memoryguests")})
 
 
 def _in_guest(pairing: str) -> list[str]:
@@ -290,9 +290,7 @@ def _status() -> Object:
 
 def _assert_shown() -> None:
     """`kubectl get` tells the story: roles, bytes, hit ratio."""
-    until(
-        "the pool shows what is used", lambda: _status().get("usedBytes", 0) > 50 * MIB and "hitRatio" in _status(), 90
-    )
+    until("the pool shows what is used", lambda: _status().get("usedBytes", 0) > 50 * MIB and "hitRatio" in _status())
     pool = _status()
     assert pool["phase"] == "Ready"
     assert (pool["lenders"], pool["borrowers"], pool["readyPairings"]) == (1, 1, 1)

@@ -46,24 +46,24 @@ def bare_disk(product: Product) -> Iterator[Product]:
     """The borrower's disk has no file system for as long as the test."""
     lab.guest(BORROWER, "umount /mnt")
     yield product
-    product.delete(patience=180)
+    product.delete()
     product.format_disk("ext4")
 
 
 def test_a_pool_serves_files_a_disk_swap_and_programs(bare_disk: Product) -> None:
     """Through cluster, operator and agent: each gets its pages from the lender, none is wrong, and nothing stays."""
-    bare_disk.apply_ready(pool(), patience=180)
+    bare_disk.apply_ready(pool())
     assert guest_status()["swap"]["lent"]
     assert [one["name"] for one in guest_status()["devices"]] == [NAME]
     _use_all_of_it(bare_disk)
-    until("each has its share of the hits", lambda: all(float(one) > 0 for one in shares().values()), 60)
+    until("each has its share of the hits", lambda: all(float(one) > 0 for one in shares().values()))
     found = shown()
     assert (found["DEVICES"], found["SWAP"]) == ("1", "128Mi")
     assert all(float(found[f"{name} HITS"]) > 0 for name in ("FILE", "DEVICE", "SWAP", "APPLICATION")), found
     _assert_counted(bare_disk)
     bare_disk.assert_sound()
-    bare_disk.delete(patience=180)
-    until("nothing is left in the guest", lambda: not lab.guest(BORROWER, LEFT).strip(), 120)
+    bare_disk.delete()
+    until("nothing is left in the guest", lambda: not lab.guest(BORROWER, LEFT).strip())
     bare_disk.assert_nothing_left()
 
 
@@ -108,7 +108,7 @@ def built(folder: Path) -> Path:
 
 def test_examples_of_clients_have_what_they_print_from_the_lender(clients: Product) -> None:
     """Called as clients/README.md says: in C, in Python, and by Redis, whose service opens the device as its group."""
-    clients.apply_ready(pool_of_programs(), patience=180)
+    clients.apply_ready(pool_of_programs())
     clients.wait_condition("memoryguest", BORROWER, "ApplicationsReady", "True")
     lab.guest(BORROWER, "systemctl start redis-server")
     for line in docs.commands("examples"):

@@ -109,7 +109,7 @@ def move(product: Product, guest: str) -> migration.Copied:
     here = guests.launcher_of(guest)
     node = next(one for one in nodes.possible() if here and one != here.node)
     copied = migration.migrate(guest, node)
-    until(f"{guest} is known on {node.name}", lambda: has_followed(guest, guest, node.name), patience=120)
+    until(f"{guest} is known on {node.name}", lambda: has_followed(guest, guest, node.name))
     hits = product.hits()
     until("pages flow", lambda: product.hits() > hits + 100)
     time.sleep(max(0.0, copied.arrived + 2 * SETTLED_SECONDS - time.time()))

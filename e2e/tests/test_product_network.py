@@ -40,7 +40,7 @@ def test_pages_take_the_network_that_the_pool_names_and_no_other(filled: Product
         until("pages flow", lambda: flows(filled))
         other = PODS if device == PAGES else PAGES
         before, hits = carried(), filled.hits()
-        filled.stress(f"random {FILE} seconds=3 threads=2")
+        filled.stress(f"random {FILE} reads=4000 threads=2")
         after, pages = carried(), (filled.hits() - hits) * module.PAGE
         assert pages > 100 * module.PAGE
         for guest in (BORROWER, LENDER):
@@ -69,7 +69,7 @@ def device_to_lender() -> str:
 def flows(product: Product) -> bool:
     """Whether some pages come from the lender now."""
     hits = product.hits()
-    product.stress(f"random {FILE} seconds=1 threads=2")
+    product.stress(f"random {FILE} reads=1000 threads=2")
     return product.hits() > hits + 100
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 FILE, FILE_MIB = "/mnt/file", 240
 GRANT = "nodes-for-default"
 GATHERED = 100 * MIB  # the least that a guest with 300 MiB of idle files is to give
+GATHERED_SECONDS = 600  # a little at a time
 # The node lender's own memory may differ by that: what it remembers of pages, and its buffers.
 TOLERANCE = 32 * MIB
 # As docs/how-to/lend-nodes.md has them, and as this machine can.
@@ -60,7 +61,7 @@ def lending(product: Product) -> Iterator[Product]:
     for workload in ("daemonset/tidepool-node-lender", "daemonset/tidepool-agent"):
         lab.kubectl("rollout", "status", "-n", lab.SYSTEM, workload, "--timeout=4m")
     yield product
-    lab.kubectl("delete", "memorypools", "--all", "--timeout=120s")
+    lab.kubectl("delete", "memorypools", "--all", "--timeout=4m")
     lab.kubectl("delete", "memorygrants", "-n", lab.SYSTEM, "--all")
     docs.run(docs.command("reload"))
 
@@ -76,12 +77,12 @@ def condition(one: Object, kind: str) -> Object:
 
 def test_pages_come_back_from_a_node(lending: Product) -> None:
     """Granted, applied, read, deleted: with every page verified, and no guest that lends."""
-    until("a node is ready", lambda: any(condition(one, "Ready").get("status") == "True" for one in nodes()), 120)
+    until("a node is ready", lambda: any(condition(one, "Ready").get("status") == "True" for one in nodes()))
     lending.apply(pool())
     said = lending.wait_condition("memorypool", "pool", "LendersGranted", "False", "NotGranted")
     assert f"no MemoryGrant of namespace {lab.SYSTEM}" in said
     lab.kubectl("apply", "-f", "-", stdin=json.dumps(grant()))
-    lending.wait_condition("memorypool", "pool", "Ready", "True", patience=120)
+    lending.wait_condition("memorypool", "pool", "Ready", "True")
     assert [lending.loaded(guest) for guest in GUESTS] == [guest == BORROWER for guest in GUESTS]
     lender = lending.pairing_of(BORROWER)["spec"]["lender"]
     assert (lender["namespace"], lender["guest"]) == (lab.SYSTEM, lender["nodeName"])
@@ -95,7 +96,7 @@ def test_pages_come_back_from_a_node(lending: Product) -> None:
     lending.assert_sound(BORROWER)
     lent, pod, pods = _lent(lending, lender["guest"]), *seen_by_kubelet(lender["guest"])
     lending.delete()
-    until("the node has its memory back", lambda: _lent(lending, lender["guest"]) == 0, 60)
+    until("the node has its memory back", lambda: _lent(lending, lender["guest"]) == 0)
     _assert_not_counted(lent, pod, pods, lender["guest"])
     lending.assert_nothing_left()
     assert lending.stress(f"sequential {FILE}")["wrong_pages"] == 0
@@ -109,16 +110,16 @@ def test_a_node_gets_what_a_guest_has_idle(lending: Product) -> None:
     one = pool()
     donors = {"selector": {"matchLabels": {"memory": "spare"}}, "reserve": "128Mi"}
     one["spec"]["lenders"]["nodes"]["balloon"] = donors
-    lending.apply_ready(one, patience=120)
-    lending.wait_condition("memoryguest", LENDER, "BalloonReady", "True", "Gathering", patience=240)
-    until("the guest has less", lambda: total(LENDER) < full - GATHERED, 240)
+    lending.apply_ready(one)
+    lending.wait_condition("memoryguest", LENDER, "BalloonReady", "True", "Gathering")
+    until("the guest has less", lambda: total(LENDER) < full - GATHERED, GATHERED_SECONDS)
     assert not lending.loaded(LENDER)
     status = lab.get("memoryguest", LENDER)["status"]["balloon"]
     assert status["gatheredBytes"] > 0  # what the guest had reported free was the node's already
     assert re.search(rf"^{LENDER} .* \d+Mi ", lab.kubectl("get", "memoryguest", LENDER, "-o", "wide"), re.MULTILINE)
     lending.delete()
-    until("it has all of its memory", lambda: total(LENDER) == full, 120)
-    until("nothing is said of its balloon", lambda: "balloon" not in lab.get("memoryguest", LENDER)["status"], 60)
+    until("it has all of its memory", lambda: total(LENDER) == full)
+    until("nothing is said of its balloon", lambda: "balloon" not in lab.get("memoryguest", LENDER)["status"])
     lab.guest(LENDER, "rm /root/idle")
 
 
@@ -154,7 +155,7 @@ def _assert_not_counted(lent: float, pod: Object, pods: Object, name: str) -> No
         print(f"lent {lent / MIB:.0f} MiB; the pod {pod}, now {now[0]}; all pods {pods}, now {now[1]}")
         return now if pod["usageBytes"] - now[0]["usageBytes"] > lent * 0.8 else None
 
-    pod_after, pods_after = until("kubelet sees that the pod has given it back", given_back, 120)
+    pod_after, pods_after = until("kubelet sees that the pod has given it back", given_back)
     assert abs(pod["workingSetBytes"] - pod_after["workingSetBytes"]) < TOLERANCE
     assert abs(pods["workingSetBytes"] - pods_after["workingSetBytes"]) < lent / 2
 

@@ -59,7 +59,7 @@ def test_upgrade_from_an_earlier_commit(earlier: Path, session_lab: Product) -> 
     replaced = time.time()
     for guest, build in built().items():
         assert build != builds[guest], f"{guest} still has the former module"
-    product.wait_condition("memorypool", POOL, "Ready", "True", patience=120)
+    product.wait_condition("memorypool", POOL, "Ready", "True")
     after = until("the hit ratio is back", lambda: back(product, before), patience=300)
     seen = reads.end()
 

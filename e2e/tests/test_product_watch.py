@@ -63,7 +63,7 @@ def _assert_the_plugin_knows() -> None:
     assert "✗" not in everything
     assert re.search(r"pairing default/\S+: connected, round trip \d", everything), everything
     worth = re.compile(rf"it borrows from {LENDER}, is Connected; \d+% of the reads")
-    until("what it is worth is explained", lambda: worth.search(lab.kubectl("tidepool", "explain", BORROWER)), 60)
+    until("what it is worth is explained", lambda: worth.search(lab.kubectl("tidepool", "explain", BORROWER)))
     shown = lab.kubectl("tidepool", "top", "--once", "--interval", "1")
     assert re.search(
         rf"default +{POOL} +{BORROWER} +{LENDER} +Connected +512Mi +\d+Mi +\d+\.\d% +[\d.]+[mµ]s", shown
@@ -72,7 +72,7 @@ def _assert_the_plugin_knows() -> None:
 
 def _assert_the_page_shows_it(product: Product, folder: Path) -> None:
     """In a Chromium, while the borrower reads; the documents' pictures are made like this."""
-    reading = product.start_stress(f"random {FILE} seconds=45")
+    reading = product.start_stress(f"random {FILE} seconds=900")
     subprocess.run([sys.executable, "-m", "demo.page", folder, BORROWER], check=True)
     product.end_stress(reading)
     assert {one.name for one in folder.glob("*.png")} == {"ui-map.png", "ui-guest.png"}

@@ -84,6 +84,7 @@ def _overwritten_while_borrowing_begins(pair: Pair) -> int:
     All of them: while one is cached the writer invalidates what it has written, which is seen.
     """
     borrower, size = pair.borrower, 40
+    borrower.write("/proc/sys/kernel/hung_task_timeout_secs", "0")  # the writer waits for as long as all this takes
     borrower.sh(SLOW)
     stress(borrower, f"fill /mnt/file mib={size}")
     for side in (pair.l, pair.b):

@@ -11,7 +11,7 @@ import pytest
 
 from bed.guest import HOST_ADDRESS, Guest
 from bed.hostile import YesLender
-from bed.pair import NAME, PATIENT, Pair
+from bed.pair import NAME, PATIENT, UNHURRIED, Pair
 from bed.protocol import MOST, PUT, Connection, Frame, Lender
 from bed.tidepool import MIB, wait_until
 from bed.workload import stress
@@ -19,7 +19,7 @@ from bed.workload import stress
 BUFFERS = 16_384
 TRACING = "/sys/kernel/tracing"
 ALLOCATIONS = ("kmalloc", "kmem_cache_alloc", "mm_page_alloc")
-ACKNOWLEDGED_S = 60  # more than twice what the module waits for the lender's word
+ACKNOWLEDGED_S = 120  # far more than the module waits for the lender's word
 TOGETHER = 8  # pages in a batch or a window, in the mean; their most is 64 and 32
 
 
@@ -56,8 +56,10 @@ def borrowing(pair: Pair, name: str, lender: YesLender | Taker, size: int) -> It
         more = {"port": lender.port, **PATIENT}
         pair.b.borrow(name, address=HOST_ADDRESS, size=size, identity=lender.identity, more=more)
         pair.b.wait_state(f"lenders/{name}", "Connected")
-        yield
-        pair.b.rmdir(f"lenders/{name}")
+        try:
+            yield
+        finally:
+            pair.b.rmdir(f"lenders/{name}")
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +74,7 @@ def guests(kernel: str) -> Iterator[Pair]:
 def pair(guests: Pair) -> Iterator[Pair]:
     """The two, connected anew for each test; nothing is known of any file."""
     with guests.pairing():
-        guests.connect(size=64 * MIB, more=PATIENT)
+        guests.connect(size=64 * MIB, more=UNHURRIED)
         yield guests
 
 

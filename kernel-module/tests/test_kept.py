@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -158,19 +157,21 @@ def test_nearest_answers(connected: Pair) -> None:
     """The guest's own memory, then a lender, then the disk."""
     guest, options = connected.borrower, f"size={LARGE} room={LARGE}"
 
-    def asked(script: str) -> tuple[int, int]:
-        """How many pages lenders gave, and how often the disk was read, for it."""
-        before = connected.borrowed()["get_hits"]
-        *outcomes, figures = said(guest, f"{script}stats\n", "pool", f"spill=join {options}")
-        assert outcomes == values(LARGE)
-        return connected.borrowed()["get_hits"] - before, json.loads(figures)["spilled"]
+    def asked() -> tuple[int, int]:
+        """How many pages lenders gave, and how often the disk was read, for all of them."""
+        before, spilled = connected.borrowed()["get_hits"], of_all(guest)["spilled"]
+        assert said(guest, gets(), "pool", f"spill=join {options}") == values(LARGE)
+        return connected.borrowed()["get_hits"] - before, of_all(guest)["spilled"] - spilled
+
+    def lenders_gave_all() -> bool:
+        evict(guest)
+        return asked() == (len(WORDS) * LARGE // PAGE, 0)
 
     with spill(guest) as kept:
         said(guest, puts(), "pool", f"{kept} {options}")
         connected.settle()
-        assert asked(gets()) == (0, 0)
-        evict(guest)
-        assert asked(gets()) == (len(WORDS) * LARGE // PAGE, 0)
+        assert asked() == (0, 0)
+        wait_until("no lender is late", lenders_gave_all)
         assert said(guest, "unlink\n", "pool", "spill=join") == ["ok"]
 
 
@@ -456,7 +457,7 @@ def test_frozen_file_system(connected: Pair) -> None:
             assert said(guest, "put a x\nunlink\n", "third", elsewhere) == ["ok", "ok"]
             assert (small.running, large.running, opening.running) == (True, True, True)
             guest.sh("kill -TERM $(pidof stress)")
-            assert [job.result(20).output.split() for job in (small, large, opening)] == [
+            assert [job.result().output.split() for job in (small, large, opening)] == [
                 ["ok", "ok", "EINTR"],
                 ["EINTR"],
                 ["EINTR"],
@@ -477,11 +478,18 @@ def test_frozen_now_and_then(connected: Pair) -> None:
     """While four threads put small values, which are moved, too: each is there."""
     guest = connected.borrower
     with flakey(guest, "has_journal") as kept:
+        before = of_all(guest)["moved"]
         job = start_stress(guest, f"values - keys=600 seconds=300 most=400 {kept}")
-        for _ in range(6):
+
+        def moved() -> bool:
             with frozen(guest, "/flakey"):
                 time.sleep(1)
             time.sleep(1)
+            return of_all(guest)["moved"] > before
+
+        for _ in range(5):
+            moved()
+        wait_until("some are moved", moved, timeout=120)
         report = end_stress(job)
     assert report["puts"] > 100
     assert report["moved"] > 0

@@ -80,10 +80,15 @@ def test_gets_flow_over_all(guests: Pair, between: Between) -> None:
     lanes = [passed for passed in between.passed if not passed[PUT]]
     before = [passed[GET] for passed in lanes]
     served = guests.borrowed()["get_hits"]
-    stress(guests.borrower, READERS)
+
+    def flow() -> bool:
+        guests.evict()
+        stress(guests.borrower, READERS)
+        return guests.borrowed()["get_hits"] > served + FILE_PAGES // 2
+
+    wait_until("pages flow", flow)
     asked = [passed[GET] - earlier for passed, earlier in zip(lanes, before, strict=True)]
     assert min(asked) > max(asked) // 10, asked
-    assert guests.borrowed()["get_hits"] > served + FILE_PAGES // 2
     assert guests.borrowed()["get_corrupt"] == 0
     assert all(passed[PING] for passed in lanes)
 
@@ -187,17 +192,18 @@ def test_asked_on_a_lane_that_ends(guests: Pair) -> None:
         wait_until("it has both", lambda: guests.borrowed()["lanes"] == PROCESSORS)
         assert_serves(guests)
         guests.evict()
-        lender.clings = lender.mute = True
+        lender.clings = lender.withholds = True
         asked = lender.asked[1]
-        readers = start_stress(guests.borrower, "random /mnt/file reads=200 threads=4")
+        readers = start_stress(guests.borrower, "random /mnt/file reads=60 threads=4")
         wait_until("a reader waits", lambda: lender.asked[1] > asked)
         before = guests.borrowed()["get_errors"]
+        lender.withholds = False  # from who asks when the session goes on
         begin = time.monotonic()
         lender.cut(1)
         finish_stress(readers)
         assert time.monotonic() - begin < IN_TIME_US / 1e6
         assert guests.borrowed()["get_errors"] > before
-        lender.clings = lender.mute = False
+        lender.clings = False
         resumed(guests)
 
 

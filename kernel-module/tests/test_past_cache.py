@@ -87,14 +87,15 @@ def _old_in_pool(pair: Pair, *files: tuple[str, int]) -> None:
     """Files of that version each, of which all is in the pool and nothing in the page cache."""
     for path, version in files:
         stress(pair.borrower, f"fill {path} mib=1 version={version}")
-    pair.evict()
-    for path, version in files:
-        stress(pair.borrower, f"sequential {path} version={version}")
-    pair.evict()
-    before = pair.borrowed()["get_hits"]
-    for path, version in files:
-        stress(pair.borrower, f"sequential {path} version={version}")
-    assert pair.borrowed()["get_hits"] - before > len(files) * 250
+
+    def all_come() -> bool:
+        pair.evict()
+        before = pair.borrowed()["get_hits"]
+        for path, version in files:
+            stress(pair.borrower, f"sequential {path} version={version}")
+        return pair.borrowed()["get_hits"] - before > len(files) * 250
+
+    wait_until("all is in the pool", all_come)
     pair.evict()
 
 

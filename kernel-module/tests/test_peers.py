@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from bed.guest import HOST_ADDRESS, Guest, GuestError
-from bed.pair import NAME, PATIENT, Pair
+from bed.pair import NAME, PATIENT, UNHURRIED, Pair
 from bed.protocol import FORGET, GET, PUT, Lender, Limits, somebody
 from bed.tidepool import MIB, Tidepool, wait_until
-from bed.workload import finish_stress, start_stress, stress
+from bed.workload import end_stress, start_stress, stress
 
 FILE_MIB = 150
 MOST_PASSES = 8  # what finds no buffer in one goes in the next
@@ -32,18 +32,19 @@ def test_pages_are_spread_and_one_loss_costs_only_its_own(kernel: str) -> None:
         for _ in range(MOST_PASSES):
             stress(borrower, "sequential /mnt/file")
             held = [pair.b.stats(lender)["catalog_pages"] * 4096 // MIB for lender in (large, "lenders/small")]
-            if held[1]:
+            if held[0] > held[1] > 0:  # a lender that is slower than the other gets less until that one is full
                 break
         assert held[0] > held[1] > 0
-        reads = start_stress(borrower, "random /mnt/file seconds=8 threads=4")
+        reads = start_stress(borrower, "random /mnt/file seconds=300 threads=4")
+        before = pair.borrowed()
         small.close()
         pair.b.wait_state("lenders/small", "Connecting")
-        finish_stress(reads)
-        before = pair.borrowed()
+        wait_until("the other goes on", lambda: pair.borrowed()["get_hits"] > before["get_hits"] + 1000)
+        assert pair.borrowed()["disconnects"] == before["disconnects"]
+        end_stress(reads)
+        hits = pair.borrowed()["get_hits"]
         stress(borrower, "sequential /mnt/file")
-        after = pair.borrowed()
-        assert after["get_hits"] - before["get_hits"] > 1000
-        assert after["disconnects"] == 0
+        assert pair.borrowed()["get_hits"] > hits + 1000
         pair.assert_clean()
 
 
@@ -105,7 +106,7 @@ def test_strategy_changes_in_use(kernel: str) -> None:
     with (pair := Pair(kernel)) as (borrower, _):
         # Buffers for all of the file: a large folio of which a page is missing is not got.
         pair.b.load("put_buffers=8192")
-        pair.connect(size=128 * MIB, more=PATIENT)
+        pair.connect(size=128 * MIB, more=UNHURRIED)
         stress(borrower, "fill /mnt/file mib=20")
         pair.evict()
         stress(borrower, "sequential /mnt/file")

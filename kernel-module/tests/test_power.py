@@ -15,7 +15,7 @@ from bed.device import CHECKS, DISK, MODULES, PATH, Device, dmsetup
 from bed.guest import Disk, Guest, copy_sparse
 from bed.image import with_sbin
 from bed.pair import PATIENT, Pair
-from bed.tidepool import MIB
+from bed.tidepool import MIB, wait_until
 from bed.workload import end_stress, lost_blocks, start_stress
 
 BELOW, NOTES = "/dev/mapper/below", "/dev/mapper/notes"
@@ -47,6 +47,12 @@ def _make(borrower: Guest, disk: str) -> None:
         borrower.sh(dmsetup(f'create {name} --table "0 {size >> 9} linear {disk} {begin >> 9}"'))
 
 
+def _until_noted(borrower: Guest) -> None:
+    """Until something was acknowledged: so early a cut would show nothing."""
+    noted = f"dd if={NOTES} bs=4k count=4 iflag=direct 2> /dev/null | tr -d '\\0' | wc -c"
+    wait_until("something is noted", lambda: int(borrower.sh(noted)) > 0)
+
+
 def _snapshots(guest: Guest, count: int, image: Path) -> Iterator[Path]:
     """What the disk has at random moments."""
     for _ in range(count):
@@ -64,7 +70,7 @@ def test_power_cut(connected: Pair, policy: str, at: str) -> None:
     _make(borrower, DISK)
     with Device(connected, BELOW, policy=policy):
         writer = start_stress(borrower, f"durable {PATH} notes={NOTES} at={at} seconds=300")
-        time.sleep(1)
+        _until_noted(borrower)
         image = connected.folder / "cut"
         lost = sum(lost_blocks(cut, DATA) for cut in _snapshots(borrower, CUTS, image))
         end_stress(writer)
@@ -86,6 +92,7 @@ def test_power_cut_of_a_disk_with_a_cache(connected: Pair, policy: str, at: str)
     _make(borrower, "/dev/mapper/all")
     with Device(connected, BELOW, policy=policy):
         end = start_stress(borrower, f"durable {PATH} notes={NOTES} at={at} seconds=300")
+        _until_noted(borrower)
         time.sleep(2)
         end_stress(end)
     borrower.sh(dmsetup("remove below notes && dmsetup remove all && dmsetup remove data log"))
@@ -111,7 +118,8 @@ def test_host_dies(kernel: str, policy: str) -> None:
         _make(borrower, DISK)
         Device(pair, BELOW, policy=policy).create()
         start_stress(borrower, f"durable {PATH} notes={NOTES} at=flush seconds=300")
-        time.sleep(random.uniform(2, 4))
+        _until_noted(borrower)
+        time.sleep(random.uniform(1, 3))
         borrower.kill()
         assert lost_blocks(borrower.folder / "disk", DATA) == 0
 

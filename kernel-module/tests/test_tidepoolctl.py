@@ -27,7 +27,7 @@ FILE = "/etc/tidepool.conf"
 PORT = 7471  # of who is asked for an identity
 LEND, BORROW = "borrowers/db", "lenders/batch"
 FILE_MIB = 24
-MOST_PASSES, ENOUGH = 8, 1000
+MOST_PASSES, ENOUGH = 20, 1000
 
 
 def here(text: str, *, size: str = "96Mi") -> str:
@@ -35,7 +35,7 @@ def here(text: str, *, size: str = "96Mi") -> str:
     said = re.sub(r'"[24]Gi"', f'"{size}"', text).replace('"512Mi"', '"64Mi"')
     asked = {"10.0.0.6": BORROWER_ADDRESS, "10.0.0.7": LENDER_ADDRESS}
     for address, there in asked.items():
-        said = said.replace(f'["ssh", "tidepool@{address}"]', f'["nc", "-w", "5", "{there}", "{PORT}"]')
+        said = said.replace(f'["ssh", "tidepool@{address}"]', f'["nc", "-w", "10", "{there}", "{PORT}"]')
         said = said.replace(f'"{address}"', f'"{there}"')
     return said
 

@@ -11,7 +11,7 @@ import pytest
 from bed.device import MODULES, PATH, Device
 from bed.guest import HOST_ADDRESS, PAGE, Disk
 from bed.hostile import SlowLender
-from bed.pair import NAME, PATIENT, Pair
+from bed.pair import NAME, UNHURRIED, Pair
 from bed.protocol import PUT_ITEM, TAG, Frame, Lender
 from bed.tidepool import MIB, wait_until
 from bed.workload import stress
@@ -21,7 +21,7 @@ FILE_MIB = 4
 PAGES = FILE_MIB * 256
 EACH = 100  # of so many pages one is spoilt or lost: some folios have such a page, and others have none
 READ_AHEAD_KIB = 128
-DEADLINE_US = 300_000
+DEADLINE_US = 2_000_000  # later than half of an answer, which comes at once, and before a silent lender counts as dead
 # Why a page that a lender was believed to have was read from disk.
 FAILED = (
     "get_misses",
@@ -65,7 +65,7 @@ def pair(kernel: str) -> Iterator[Pair]:
 
 
 @contextmanager
-def connected(pair: Pair, lender: Lender | SlowLender, deadline_us: int = PATIENT["deadline_us"]) -> Iterator[None]:
+def connected(pair: Pair, lender: Lender | SlowLender, deadline_us: int = UNHURRIED["deadline_us"]) -> Iterator[None]:
     """The lender is."""
     with lender.lending() if isinstance(lender, SlowLender) else closing(lender):
         more = {"port": lender.port, "encryption": "AES-GCM", "deadline_us": deadline_us}
@@ -78,7 +78,7 @@ def connected(pair: Pair, lender: Lender | SlowLender, deadline_us: int = PATIEN
 
 
 @contextmanager
-def lending(pair: Pair, lender: Lender | SlowLender, deadline_us: int = PATIENT["deadline_us"]) -> Iterator[None]:
+def lending(pair: Pair, lender: Lender | SlowLender, deadline_us: int = UNHURRIED["deadline_us"]) -> Iterator[None]:
     """The lender is connected, and has been given what it takes of the file."""
     with connected(pair, lender, deadline_us):
         stress(pair.borrower, f"fill /mnt/file mib={FILE_MIB}")

@@ -10,7 +10,7 @@ from bed.tidepool import MIB, wait_until
 
 OWN_MIB, PLUGGED_MIB, FILE_MIB = 320, 256, 192
 AGAIN_MIB = 16
-SECONDS = 60.0
+SECONDS, FILLED_SECONDS = 60.0, 300.0
 
 
 def lent_by_reading(pair: Pair) -> int:
@@ -32,7 +32,7 @@ def test_memory_is_unplugged_while_it_is_lent(kernel: str) -> None:
         borrower.sh(f"dd if=/dev/urandom of=/mnt/file bs=1M count={FILE_MIB} 2>/dev/null && sync")
         pair.connect(size=(FILE_MIB + 16) * MIB, more=PATIENT)
         pair.b.set("verify_one_in", 1)
-        wait_until("most of the file is lent", lambda: lent_by_reading(pair) > 0.7 * FILE_MIB * MIB)
+        wait_until("most is lent", lambda: lent_by_reading(pair) > 0.7 * FILE_MIB * MIB, timeout=FILLED_SECONDS)
         lent = pair.lent()["lent_pages"]
         begin = time.monotonic()
         lender.plug(0)
@@ -40,9 +40,7 @@ def test_memory_is_unplugged_while_it_is_lent(kernel: str) -> None:
         seconds, left = time.monotonic() - begin, pair.lent()["lent_pages"]
         print(f"\n{PLUGGED_MIB} MiB unplugged in {seconds:.1f} s; lent pages {lent} -> {left}")
         assert left < lent
-        borrower.sh("cat /mnt/file > /dev/null")
-        pair.evict()
-        wait_until("it lends again", lambda: pair.lent()["lent_pages"] * PAGE > AGAIN_MIB * MIB)
+        wait_until("it lends again", lambda: lent_by_reading(pair) > AGAIN_MIB * MIB)
         before = pair.borrowed()["get_hits"]
         borrower.sh("cat /mnt/file > /dev/null")
         assert (pair.borrowed()["get_hits"] - before) * PAGE > AGAIN_MIB * MIB // 2

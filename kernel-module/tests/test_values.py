@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from test_invariants import Hoarder, borrowing
 
 from bed.device import MODULES, dmsetup, faults_of_wire, load_target
 from bed.guest import PAGE, Guest, Job
@@ -28,7 +29,7 @@ BUFFER_SECONDS = 0.1  # that a put waits for one at least
 @pytest.fixture(scope="module")
 def connected(kernel: str) -> Iterator[Pair]:
     """A pair with a lender connected, and the borrower's device."""
-    with (pair := Pair(kernel, relay=True, modules=MODULES)):
+    with (pair := Pair(kernel, relay=True, host=True, modules=MODULES)):
         pair.connect(size=64 * MIB, more=PATIENT)
         load_target(pair.borrower, "app")
         yield pair
@@ -419,7 +420,8 @@ def lent_to_others(pair: Pair) -> int:
 def put_anew(guest: Guest, rounds: int) -> None:
     """The same values again and again."""
     outcomes = said(guest, "".join(f"put {n} x\n" for n in range(ANEW)) * rounds, "anew", "size=4000")
-    assert outcomes == ["ok"] * ANEW * rounds
+    assert set(outcomes) <= {"ok", "EAGAIN"}, "a lender may stand still for a moment"
+    assert outcomes.count("ok") > ANEW * rounds / 2
 
 
 def are_alone(pair: Pair, before: int) -> bool:
@@ -528,21 +530,23 @@ def test_last_lender_goes_while_a_value_is_read(connected: Pair) -> None:
 
 @contextmanager
 def full_buffers(pair: Pair) -> Iterator[None]:
-    """All that programs may have are taken, and their lender takes nothing."""
+    """All that programs may have are taken: a lender has got them and does not say so. The other one wants none."""
     pair.settle()
-    pair.lender.stop()
+    pair.hold(1)
     try:
-        assert said(pair.borrower, "put a x\nput b x\nput c x\nput d x\n", "full", f"size={2 * MIB}")[-1] == "EAGAIN"
-        yield
+        with borrowing(pair, "hoarder", Hoarder(), 64 * MIB):
+            outcomes = said(pair.borrower, "put a x\nput b x\nput c x\nput d x\n", "full", f"size={2 * MIB}")
+            assert outcomes[-1] == "EAGAIN"
+            yield
     finally:
-        pair.lender.cont()
+        pair.hold(0)
         assert said(pair.borrower, "unlink\n", "full") == ["ok"]
         pair.settle()
 
 
 def test_a_put_that_is_tried_waits_for_no_lender(connected: Pair) -> None:
     """It says so at once, however often, and changes nothing."""
-    guest, tries = connected.borrower, 100
+    guest, tries = connected.borrower, 200
     assert said(guest, "try k old\nget k\n", "tried") == ["ok", "ok 3 old"]
     with full_buffers(connected):
         began = time.monotonic()
@@ -564,14 +568,7 @@ def test_a_put_that_is_tried_leaves_no_holes(connected: Pair) -> None:
 
 
 def test_puts_leave_buffers(connected: Pair) -> None:
-    """To evictions, which do not wait for one: a quarter, also when their lender takes nothing."""
-    connected.settle()
-    connected.lender.stop()
-    try:
-        outcomes = said(connected.borrower, "put a x\n" * 4, "-", f"size={2 * MIB}")
+    """To evictions, which do not wait for one: a quarter, also when their lender says of nothing that it has it."""
+    with full_buffers(connected):
         figures = connected.b.stats()
-    finally:
-        connected.lender.cont()
-    assert outcomes[-1] == "EAGAIN"
-    assert figures["buffers_free"] >= figures["buffers_total"] // 4
-    connected.settle()
+        assert figures["buffers_free"] >= figures["buffers_total"] // 4

@@ -238,7 +238,7 @@ class PlainBorrower(Borrower):
 
     FILE, SIZE = 7, 1 << 30
     SIP, SIP_SECONDS, PING_SECONDS = 4096, 0.1, 0.1
-    BATCHES_APART = 64  # pings, so that nobody takes it for dead
+    BATCHES_APART = 8  # pings, so that nobody takes it for dead
 
     def __init__(self, address: tuple[str, int], own: KeyPair, lender: bytes, limits: Limits = MOST) -> None:
         self.stored = self.hits = 0

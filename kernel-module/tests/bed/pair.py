@@ -24,6 +24,7 @@ BORROWER_ADDRESS, LENDER_ADDRESS = "10.7.0.1", "10.7.0.2"
 NAME = "pairing"
 DEADLINE_US = 200_000  # of a pairing of which nothing else was said
 PATIENT = {"deadline_us": 3_000_000}  # a busy test machine is no reason to read from disk
+UNHURRIED = {"deadline_us": 60_000_000}  # likewise, for who counts each page of a lender that is there all the time
 # A reader waits for a lender that is gone until the deadline, 0.2 s by default; without one until the connection is
 # given up, 4 s at least. Between is what a busy machine adds, a guest that stands still for a while included.
 IN_TIME_US = 3_500_000

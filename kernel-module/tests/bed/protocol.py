@@ -656,9 +656,9 @@ class Lender:
     """Lends to whoever comes, on this machine's loopback address; a session lingers as long as this lender lives.
 
     `answer` is what newcomers are told, and `limits`; on lanes beyond its `room` it hangs up. Everything that it sends
-    on a session is `delay` seconds late; while it is `mute` it answers on the first lane only. If it `clings` a session
-    lives on without a connection that has ended. `asked` counts requests by the lane that they came on: the session's
-    first is 0.
+    on a session is `delay` seconds late; while it is `mute` it answers on the first lane only, and while it `withholds`
+    it sends pages on that one only. If it `clings` a session lives on without a connection that has ended. `asked`
+    counts requests by the lane that they came on: the session's first is 0.
     """
 
     def __init__(self, grant: int = 64 << 20, own: KeyPair | None = None, port: int = 0, limits: Limits = MOST) -> None:
@@ -668,7 +668,7 @@ class Lender:
         self.delay = 0.0
         self.answer = WELCOME
         self.room = MAX_LANES
-        self.mute = False
+        self.mute = self.withholds = False
         self.clings = False
         self.asked: collections.Counter[int] = collections.Counter()
         self.grant = grant
@@ -754,7 +754,7 @@ class Lender:
             while True:
                 frame = connection.receive()
                 self.asked[number] += frame.kind == GET
-                if number and self.mute:
+                if number and (self.mute or (self.withholds and frame.kind == GET)):
                     continue
                 if frame.kind == GET:
                     late.send(self._look_up(frame), self.delay)
