@@ -25,6 +25,8 @@ PACKAGES = (
     "redis-server",
     "dbench",
     "e2fsprogs",
+    "gcc",
+    "libc6-dev",
 )
 SLACK_MIB = 64
 # Blocks as in a file system of a usual size, and nothing that the kernel writes later, while something is measured.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from bed.page import MARK
 from bed.sources import digest
-from bench import beside, devices, node, redis, report
+from bench import beside, compiling, devices, node, redis, report
 from bench.experiments import EXPERIMENTS
 from bench.experiments.application import NO_POOL, OTHERS, POOLS, Aim
 from bench.experiments.comparison import Comparison
@@ -178,7 +179,8 @@ def test_the_best_policy_is_held_to_the_aims(experiment: Comparison) -> None:
     ahead = {what: good for what, _, good in experiment.goals(rows) if "ahead of" in what}
     for workload in experiment.workloads:
         assert ahead[f"{workload.name}: ahead of no pool"]
-        assert not any(ahead[f"{workload.name}: ahead of {rival}"] for rival in experiment.rivals)
+        held = {rival: ahead.get(f"{workload.name}: ahead of {rival}") for rival in experiment.rivals}
+        assert held == {rival: None if rival in workload.unheld else False for rival in experiment.rivals}
 
 
 def test_what_was_not_measured_is_said() -> None:
@@ -192,6 +194,21 @@ def test_what_was_not_measured_is_said() -> None:
     assert f"| {missing} |" not in text
     assert f"ahead of {missing}" not in text
     assert "Not measured" not in report.text(swap, _compared(swap, {**speeds, missing: 1.0}))
+
+
+def test_a_workload_that_was_added_later_is_still_to_come() -> None:
+    """Figures from before have nothing of it: the report says so, and shows the others."""
+    swap = COMPARED["swap"]
+    speeds = dict.fromkeys(swap.sides, 1.0)
+    rows, last = _compared(swap, speeds), swap.workloads[-1].name
+    for row in rows:
+        del row["results"][-1]
+    text = report.text(swap, rows)
+    assert f"\n\nNot measured yet: {last}.\n\n" in text
+    assert f"| {last}, " not in text
+    assert {name for what, _, _ in swap.goals(rows) if (name := what.partition(":")[0]) == last} == set()
+    assert f"| {swap.workloads[0].name}, " in text
+    assert "Not measured yet" not in report.text(swap, _compared(swap, speeds))
 
 
 def test_what_an_experiment_does_not_load_outdates_nothing() -> None:
@@ -213,6 +230,19 @@ def test_what_redis_says() -> None:
     """Values that were found, and those that were not."""
     said = "# Stats\r\nkeyspace_hits:1203\r\nkeyspace_misses:4\r\n"
     assert [redis.figure(said, f"keyspace_{what}") for what in ("hits", "misses")] == [1203, 4]
+
+
+def test_what_is_compiled_says_whether_it_was_compiled_right(tmp_path: Path) -> None:
+    """A program of some units prints what is known without a compiler; the sources are the same each time."""
+    units = [compiling.Unit(number, 20) for number in (1, 2)]
+    files = compiling.sources(units)
+    assert files == compiling.sources(units)
+    assert units[0].of(1) != units[1].of(1)
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    subprocess.run(["sh", "-c", compiling.build(str(tmp_path))], check=True)
+    said = subprocess.run([tmp_path / compiling.PROGRAM], check=True, capture_output=True, text=True).stdout
+    assert int(said) == compiling.printed(units)
 
 
 def test_what_dbench_says() -> None:

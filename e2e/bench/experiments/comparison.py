@@ -46,6 +46,7 @@ class Workload(ABC):
 
     name: ClassVar[str]
     operation: ClassVar[str]
+    unheld: ClassVar[tuple[str, ...]] = ()  # rivals that Tidepool need not be ahead of at it
 
     def start(self, place: Place) -> None:  # noqa: B027
         """What comes before it is measured."""
@@ -128,31 +129,40 @@ class Comparison(Experiment):
         return side.device(machine)
 
     def draw(self, rows: Rows, target: Path) -> None:
-        bars = {one.name: _speedups(rows, one.name) for one in self.workloads}
+        bars = {one.name: _speedups(rows, one.name) for one in self._measured(rows)}
         plots.workloads(bars, target)
 
     def table(self, rows: Rows) -> str:
         lines = []
-        for workload in self.workloads:
+        for workload in self._measured(rows):
             times = _speedups(rows, workload.name)
             for side, figures in _by_side(rows, workload.name).items():
                 speed = [report.interval(estimate(figures["per_s"])), report.times(times[side])]
                 rates = [report.number(estimate(figures[rate]).median) for rate in RATES]
                 lines.append([f"{workload.name}, {workload.operation}", side, *speed, *rates])
-        return "\n\n".join([report.table([*HEAD, *RATES.values()], lines), *_not_measured(rows)])
+        return "\n\n".join([report.table([*HEAD, *RATES.values()], lines), *_not_measured(rows), *self._to_come(rows)])
 
     def goals(self, rows: Rows) -> list[tuple[str, str, bool]]:
         found = []
-        for name in [one.name for one in self.workloads]:
+        for workload in self._measured(rows):
+            name = workload.name
             speeds = {side: figures["per_s"] for side, figures in _by_side(rows, name).items()}
             aims = [(str(aim), NO_POOL, aim.times) for aim in self.aims if aim.workload == name]
-            ahead = [
-                (f"{name}: ahead of {other}", other, AHEAD) for other in (NO_POOL, *self.rivals) if other in speeds
-            ]
+            others = [other for other in (NO_POOL, *self.rivals) if other in speeds and other not in workload.unheld]
+            ahead = [(f"{name}: ahead of {other}", other, AHEAD) for other in others]
             for what, other, least in aims + ahead:
                 side, times = _best(self.ours, speeds, other)
                 found.append((what, f"{side}: {report.times(times)}", times.median >= least))
         return found
+
+    def _measured(self, rows: Rows) -> list[Workload]:
+        """Those that were there when this was measured."""
+        return [one for one in self.workloads if _by_side(rows, one.name)]
+
+    def _to_come(self, rows: Rows) -> list[str]:
+        """What the next run is the first to measure."""
+        names = [one.name for one in self.workloads if one not in self._measured(rows)]
+        return [f"Not measured yet: {', '.join(names)}."] if names else []
 
 
 RATES = {"disk_reads": "each: reads from disk", "disk_writes": "writes", "gets": "gets", "puts": "puts"}

@@ -1,16 +1,18 @@
-"""Programs that need more memory than the guest has: REMOCA's scan and sort, and a store of keys and values."""
+"""Programs that need more memory than the guest has: REMOCA's scan, sort and compiler, and values in a store."""
 
 from __future__ import annotations
 
+import functools
+import time
 from pathlib import Path
 
 from bed.tidepool import MIB
 from bed.workload import stress
-from bench import data, redis
+from bench import compiling, data, redis
 from bench.devices import Nbd, Zram, Zswap, swap_on
 from bench.experiments.application import Run
 from bench.experiments.comparison import NO_POOL, Aim, Comparison, Place, Workload
-from bench.machine import Machine
+from bench.machine import ROOT, Machine
 from bench.sides import Ideal, Side
 
 ENCRYPTED = ("write-through encrypted", "behind encrypted")
@@ -19,6 +21,8 @@ DISK_MIB = 512  # more than anything here needs; swap is less than half full
 SCAN_MIB = 192
 SORT_MIB = 128
 ANALYSIS_MIB = 160
+FUNCTIONS = 1200  # of a source: its compiler has up to 170 MiB at a time
+UNITS = tuple(compiling.Unit(number, FUNCTIONS) for number in range(1, 4))
 VALUES_MIB = 160
 SCAN_PASSES, SCAN_SECONDS = 1, 30  # a pass that settles what is where, and as long as the disk needs for another
 SECONDS = 10
@@ -84,6 +88,33 @@ class Redis(Workload):
         place.tool(redis.END)
 
 
+class Compilation(Workload):
+    """Sources, one after the other. What a compiler remembers of a source compresses well."""
+
+    name = "compiling"
+    operation = "lines"
+    unheld = (Zram.name,)
+
+    def start(self, place: Place) -> None:
+        place.tool(f"mkdir {compiling.FOLDER}")
+        for name, text in _sources().items():
+            place.machine.borrower.write(f"{ROOT}{compiling.FOLDER}/{name}", text)
+
+    def run(self, place: Place) -> Run:
+        begin = time.monotonic()
+        place.tool(compiling.build())
+        return Run(sum(text.count("\n") for text in _sources().values()), time.monotonic() - begin)
+
+    def finish(self, place: Place) -> None:
+        printed = int(place.tool(f"{compiling.FOLDER}/{compiling.PROGRAM} && rm -r {compiling.FOLDER}"))
+        assert printed == compiling.printed(UNITS), f"what was compiled prints {printed}"
+
+
+@functools.cache
+def _sources() -> dict[str, str]:
+    return compiling.sources(UNITS)
+
+
 class Swap(Comparison):
     """The disk's swap, Tidepool's target before it, and what else there is for memory that is no file."""
 
@@ -91,7 +122,7 @@ class Swap(Comparison):
     title = "Swap"
     processors = 1  # as many as the host has for it beside the lender's
     strategy = "NonInclusive"  # a page that was not written since it was read back leaves memory without being written
-    workloads = (Scan(), Sort(), Analysis(), Redis())
+    workloads = (Scan(), Sort(), Analysis(), Redis(), Compilation())
     sides = (NO_POOL, "write-through", "behind", Nbd.name, Zram.name, Zswap.name, Ideal.name, *ENCRYPTED)
     rivals = (Nbd.name, Zram.name)
     aims = (Aim("scan", 3, "REMOCA (perlbench with 256 MB)"), Aim("analysis", 1.17, "TCC 2022"))
