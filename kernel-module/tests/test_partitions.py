@@ -92,6 +92,15 @@ def _fill(pair: Pair, path: str, mib: int) -> None:
     pair.settle()
 
 
+def _both_are_sound(guest: Guest, one: str, two: str, more: str = "first=1") -> bool:
+    """Whether neither of two devices gives a wrong block, over these, while both have all kinds of requests."""
+    jobs = [
+        start_stress(guest, f"device {path} beside={beside} mib=8 seconds={SECONDS} {more}")
+        for path, beside in ((PATH, one), (SECOND, two))
+    ]
+    return [finish_stress(job)["wrong_pages"] for job in jobs] == [0, 0]
+
+
 @pytest.mark.parametrize("policy", ["writethrough", "behind 1"])
 def test_each_has_its_own(pair: Pair, policy: str) -> None:
     """Two partitions, each with a target, at the same time: none gives a block of the other's or changes one."""
@@ -99,11 +108,7 @@ def test_each_has_its_own(pair: Pair, policy: str) -> None:
     ahead = f"dd if={DISK} bs=512 count={FIRST[0]} iflag=direct 2> /dev/null | sha256sum"
     before = guest.sh(ahead)
     with Device(pair, ONE, policy=policy) as fast, mapped(guest, "second", f"tidepool - {TWO} {policy}"):
-        jobs = [
-            start_stress(guest, f"device {path} beside={beside} mib=8 seconds={SECONDS} first=1")
-            for path, beside in ((PATH, ONE), (SECOND, TWO))
-        ]
-        assert [finish_stress(job)["wrong_pages"] for job in jobs] == [0, 0]
+        assert _both_are_sound(guest, ONE, TWO)
         for name in (NAME, "second"):
             assert fast.figures(fast.dmsetup(f"status {name}"))["hits"] > 0, name
     assert guest.sh(ahead) == before
@@ -202,11 +207,7 @@ def test_below_a_mapping_of_a_partition(pair: Pair) -> None:
         mapped(guest, "second", f"tidepool - {beside}", SIZE - 8),
     ):
         assert _refused(guest, ONE) == _refused(guest, below) == SHARED
-        jobs = [
-            start_stress(guest, f"device {path} beside={under} mib=8 seconds={SECONDS} first=1")
-            for path, under in ((PATH, below), (SECOND, beside))
-        ]
-        assert [finish_stress(job)["wrong_pages"] for job in jobs] == [0, 0]
+        assert _both_are_sound(guest, below, beside)
         assert fast.status()["hits"] > 0
 
 
@@ -288,11 +289,7 @@ def test_loop_device_with_partitions(pair: Pair, loop: str) -> None:
     one, two = f"{loop}p1", f"{loop}p2"
     with Device(pair, one) as fast, mapped(guest, "second", f"tidepool - {two}", 24576):
         assert [_refused(guest, device) for device in (loop, one)] == [TAKEN, SHARED]
-        jobs = [
-            start_stress(guest, f"device {path} beside={beside} mib=8 seconds={SECONDS} discard=1")
-            for path, beside in ((PATH, one), (SECOND, two))
-        ]
-        assert [finish_stress(job)["wrong_pages"] for job in jobs] == [0, 0]
+        assert _both_are_sound(guest, one, two, "discard=1")
         assert fast.status()["hits"] > 0
         guest.run(f"losetup -d {loop}")
         stress(guest, f"device {PATH} beside={one} mib=8 seconds=1")
