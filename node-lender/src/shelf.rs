@@ -432,15 +432,17 @@ impl Shelf {
 
     /// Whether the kernel takes pages from here: it begins with the oldest.
     pub fn oldest_is_taken(&self) -> bool {
-        self.rows_by_age().next().is_some_and(|row| self.has_holes(row))
+        self.rows_by_age().next().is_some_and(|at| self.has_holes(at))
     }
 
     /// Lets so many of the oldest pages go at once, in whole rows: the kernel takes them one by one, and has whoever wants
     /// memory wait for it. A sweep notes what has gone.
     pub fn let_go(&self, pages: usize) {
         let mut left = pages;
-        let mut rows = self.rows_by_age().filter_map(|at| self.rows.rows[at].as_ref());
-        while let Some(row) = rows.find(|row| !row.let_go.load(Ordering::Relaxed)).filter(|_| left > 0) {
+        for row in self.rows_by_age().filter_map(|at| self.rows.rows[at].as_ref()) {
+            if left == 0 {
+                return;
+            }
             let here = row.here().map_or(PAGES, |pages| pages.into_iter().filter(|&here| here).count());
             left = left.saturating_sub(here);
             match row.segment.discard() {
@@ -450,12 +452,13 @@ impl Shelf {
         }
     }
 
-    /// Rows from that of the oldest page on; one may come more than once.
+    /// Rows from that of the oldest page on, without those that were let go.
     fn rows_by_age(&self) -> impl Iterator<Item = usize> + '_ {
         let follow = |&slot: &u32| Some(self.rows.note(slot).newer).filter(|&slot| slot != NONE);
         let slots = successors(Some(self.oldest).filter(|&slot| slot != NONE), follow);
         let mut last = None;
-        slots.map(|slot| place(slot).0).filter(move |&row| last.replace(row) != Some(row))
+        let rows = slots.map(|slot| place(slot).0).filter(move |&at| last.replace(at) != Some(at));
+        rows.filter(|&at| self.rows.rows[at].as_ref().is_some_and(|row| !row.let_go.load(Ordering::Relaxed)))
     }
 
     /// How many rows there are to look at.
@@ -775,6 +778,7 @@ mod tests {
         assert!(shelf.oldest_is_taken());
         shelf.let_go(600); // of rows 0 and 2 little was left
         assert!((1..3).all(|row| shelf.has_holes(row)) && !shelf.has_holes(4));
+        assert!(!shelf.oldest_is_taken(), "what was let go is not what the kernel takes");
         let gone = (0..8).map(|row| shelf.sweep(row)).sum::<usize>();
         assert!((1024..=2048).contains(&gone), "{gone}");
         assert_eq!((shelf.pages(), shelf.taken), (4096 - gone, gone as u64));
