@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bed.device import DISK, PATH, Device
 from bench import sides
-from bench.machine import Machine
+from bench.machine import Machine, Size
 from bench.sides import NBD, BlockCache, Pool, Settings, Side
 
 # What each is: the policy, a word of the target's table, and how its pages are encrypted.
@@ -19,6 +19,8 @@ TARGETS = {
 }
 IN_FRONT, BEHIND = 10, 1  # priorities of swap areas
 COMPRESSOR = "zstd"
+GENERAL_KERNEL_MIB = 20  # that the general kernel takes more than the cloud kernel: as much is free with both
+ALLOCATOR = "zsmalloc"  # zram's, and zswap's only one in later kernels
 # Who swaps over a socket allocates without bounds while it sends: what it copies into sockets, 4 MiB for each, has to
 # be less than the kernel keeps free, or nothing is left for the answers that would free it.
 SWAPS_OVER_SOCKETS = {"vm/min_free_kbytes": "8192", "net/ipv4/tcp_wmem": "4096 16384 131072"}
@@ -73,11 +75,15 @@ class Zswap(Side):
     """The kernel's compressed cache in front of swap on the disk, as large as it is by default."""
 
     name = "zswap"
-    modules = (COMPRESSOR,)
+    kernel = "6.1-amd64"  # the cloud kernel has none
+    modules = (COMPRESSOR, ALLOCATOR)
     needs = ("zswap",)
 
+    def size(self, borrower: int) -> Size:
+        return super().size(borrower + GENERAL_KERNEL_MIB)
+
     def device(self, machine: Machine) -> str:
-        for name, value in (("compressor", COMPRESSOR), ("enabled", "Y")):
+        for name, value in (("compressor", COMPRESSOR), ("zpool", ALLOCATOR), ("enabled", "Y")):
             machine.borrower.write(f"/sys/module/zswap/parameters/{name}", value)
         return DISK
 

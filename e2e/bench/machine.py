@@ -88,17 +88,17 @@ def inside(command: str, root: str = ROOT) -> str:
 def booted(
     size: Size, data: Path | None, tools: Path, *, fast_disk: bool = False, kernel: str = "6.1",
     modules: tuple[str, ...] = (), balloon: bool = False, counted: bool = False, lender_data: Path | None = None,
-    processors: int = 2,
+    processors: int = 2, module: bool = True,
 ) -> Iterator[Machine]:  # fmt: skip
     """Boots both; what they write to the data disk is gone afterwards.
 
     `counted`: their clocks go by instructions, and each has one processor. `lender_data` is a disk of the lender's own.
-    `processors` are the borrower's. With `fast_disk` no disk is throttled.
+    `processors` are the borrower's. With `fast_disk` no disk is throttled. Without `module` they have none of ours.
     """
     pair = Pair(
         kernel, borrower_mem=f"{size.borrower}M", lender_mem=f"{size.lender}M", disk=_disk(data, fast_disk),
         processors=1 if counted else processors, modules=modules, tools=tools, lender_balloon=balloon, counted=counted,
-        lender_disk=_disk(lender_data, fast_disk), mtu=MTU,
+        lender_disk=_disk(lender_data, fast_disk), mtu=MTU, module=module,
     )  # fmt: skip
     with pair:
         for guest in (pair.borrower, pair.lender):

@@ -28,6 +28,7 @@ class Side:
     """One way to use the lender's memory; `cache` is how much of it, in MiB."""
 
     name: ClassVar[str]
+    kernel: ClassVar[str] = ""  # of its own, for which there is no module of ours; else that of the others
     modules: ClassVar[tuple[str, ...]] = ()
     needs: ClassVar[tuple[str, ...]] = ()  # parts of the borrower's kernel, as /sys/module names them
 

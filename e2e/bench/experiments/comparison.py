@@ -104,9 +104,10 @@ class Comparison(Experiment):
     def _until_stuck(self, name: str, workloads: Sequence[Workload]) -> list[Result]:
         """These workloads in a fresh pair of guests, up to the first in which a rival's guest stands still."""
         side, found = devices.make(name, POOL_MIB, self.strategy), []
+        kernel = side.kernel or self.kernel
         with booted(
-            side.size(BORROWER_MIB), self.disk(), tools.disk(), kernel=self.kernel,
-            modules=there(side.modules, self.kernel), processors=self.processors,
+            side.size(BORROWER_MIB), self.disk(), tools.disk(), kernel=kernel,
+            modules=there(side.modules, kernel), processors=self.processors, module=not side.kernel,
         ) as machine:  # fmt: skip
             if part := side.lacks(machine):
                 why = f"its kernel, {machine.pair.kernel.release}, has no `{part}`"
