@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from bed.device import DISK, MODULES, NAME, PATH, Device, dmsetup, random_data
+from bed.device import DISK, MODULES, NAME, PATH, Device, dmsetup, load_target, random_data
 from bed.guest import Disk, Guest
 from bed.image import tools_disk, with_tools
 from bed.pair import PATIENT, Pair
@@ -31,6 +31,7 @@ SHARED = "DEVICE is another mapping's already"
 OVERLAPS = "DEVICE overlaps another partition, which is in use"
 LINUX = 0x83  # the kind of each
 TRACING = "/sys/kernel/tracing"
+MOUNTED = "/partition"
 TOOLS = ("addpart", "delpart", "resizepart")
 
 
@@ -52,6 +53,7 @@ def connected(kernel: str) -> Iterator[Pair]:
     with (pair := Pair(kernel, disk=RAW, modules=MODULES, tools=tools_disk(*TOOLS))) as (borrower, _):
         pair.connect(size=64 * MIB, more={"strategy": "NonInclusive", **PATIENT})
         borrower.sh("mkdir /tools && mount -o ro /dev/vdb /tools")
+        load_target(borrower, "block")
         yield pair
         pair.assert_clean(IO_ERRORS)
 
@@ -142,6 +144,12 @@ def _swap(device: str) -> tuple[str, str]:
     return f"mkswap {device} > /dev/null && swapon {device}", f"swapoff {device}"
 
 
+def _mount(device: str) -> tuple[str, str]:
+    """A file system, which is whole afterwards."""
+    make = f"mke2fs {device} > /dev/null 2>&1 && mkdir -p {MOUNTED} && mount -t ext4 {device} {MOUNTED}"
+    return f"{make} && dmesg > {MOUNTED}/kept", f"grep -q . {MOUNTED}/kept && umount {MOUNTED}"
+
+
 def _over(target: str, device: str) -> tuple[str, str]:
     """A mapping."""
     first = "0" if target == "linear" else ""
@@ -153,6 +161,7 @@ def _over(target: str, device: str) -> tuple[str, str]:
     ("take", "whole", "one", "across"),
     [
         (_swap(ONE), TAKEN, TAKEN, OVERLAPS),
+        (_mount(ONE), TAKEN, TAKEN, OVERLAPS),
         (_over("linear", ONE), TAKEN, SHARED, OVERLAPS),
         (_over("tidepool", ONE), TAKEN, SHARED, OVERLAPS),
         (_swap(DISK), TAKEN, TAKEN, TAKEN),
@@ -161,6 +170,7 @@ def _over(target: str, device: str) -> tuple[str, str]:
     ],
     ids=[
         "swap on one",
+        "mounted one",
         "linear on one",
         "tidepool on one",
         "swap on all",
