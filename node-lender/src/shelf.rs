@@ -10,7 +10,7 @@ pub mod segment;
 
 use std::io;
 use std::iter::successors;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::budget::Budget;
@@ -83,6 +83,12 @@ impl Row {
     /// Of which pages there is memory, if the kernel says so.
     fn here(&self) -> Option<[bool; PAGES]> {
         if self.let_go.load(Ordering::Relaxed) { Some([false; PAGES]) } else { self.segment.resident().ok() }
+    }
+
+    /// Puts a page there; its word.
+    fn write(&mut self, place: usize, bytes: &[u8; PAGE]) -> u64 {
+        *self.let_go.get_mut() = false;
+        self.segment.write(place, bytes)
     }
 
     fn take(&mut self) -> Option<usize> {
@@ -253,6 +259,8 @@ pub struct Shelf {
     index: Index,
     oldest: u32,
     newest: u32,
+    /// Where the last look for the oldest page that was not let go ended: those before it were. `NONE`: at the oldest of all.
+    passed: AtomicU32,
     pages: usize,
     limit: usize,
     /// The newest version that was ever here.
@@ -283,6 +291,7 @@ impl Shelf {
             index: Index::default(),
             oldest: NONE,
             newest: NONE,
+            passed: AtomicU32::new(NONE),
             pages: 0,
             limit: 0,
             latest: 0,
@@ -343,8 +352,9 @@ impl Shelf {
         let Ok(to) = self.rows.take() else { return };
         self.index.remove(&mut self.rows, slot);
         let (row, place) = self.rows.row_mut(to);
-        row.notes[place] = Note { word: row.segment.write(place, &page), links: LEAF, ..note };
+        row.notes[place] = Note { word: row.write(place, &page), links: LEAF, ..note };
         self.set_neighbours(&note, to, to);
+        *self.passed.get_mut() = NONE; // it may be this one, or is before it and here again
         self.index.insert(&mut self.rows, to);
         self.rows.give(slot);
         self.written.push(to);
@@ -358,8 +368,7 @@ impl Shelf {
         let former = self.index.find(&self.rows, &(id.file, id.index));
         let Some(slot) = self.make_room(former) else { return false };
         let (row, place) = self.rows.row_mut(slot);
-        let word = row.segment.write(place, bytes);
-        *row.let_go.get_mut() = false;
+        let word = row.write(place, bytes);
         row.notes[place] = Note { id, tag, word, links: LEAF, older: self.newest, newer: NONE };
         match self.newest {
             NONE => self.oldest = slot,
@@ -432,17 +441,14 @@ impl Shelf {
 
     /// Whether the kernel takes pages from here: it begins with the oldest.
     pub fn oldest_is_taken(&self) -> bool {
-        self.rows_by_age().next().is_some_and(|at| self.has_holes(at))
+        self.oldest_row().is_some_and(|at| self.has_holes(at))
     }
 
     /// Lets so many of the oldest pages go at once, in whole rows: the kernel takes them one by one, and has whoever wants
     /// memory wait for it. A sweep notes what has gone.
     pub fn let_go(&self, pages: usize) {
         let mut left = pages;
-        for row in self.rows_by_age().filter_map(|at| self.rows.rows[at].as_ref()) {
-            if left == 0 {
-                return;
-            }
+        while let Some(row) = self.oldest_row().filter(|_| left > 0).and_then(|at| self.rows.rows[at].as_ref()) {
             let here = row.here().map_or(PAGES, |pages| pages.into_iter().filter(|&here| here).count());
             left = left.saturating_sub(here);
             match row.segment.discard() {
@@ -452,13 +458,14 @@ impl Shelf {
         }
     }
 
-    /// Rows from that of the oldest page on, without those that were let go.
-    fn rows_by_age(&self) -> impl Iterator<Item = usize> + '_ {
+    /// The row of the oldest page that was not let go. The next look begins there.
+    fn oldest_row(&self) -> Option<usize> {
+        let begin = Some(self.passed.load(Ordering::Relaxed)).filter(|&slot| slot != NONE).unwrap_or(self.oldest);
         let follow = |&slot: &u32| Some(self.rows.note(slot).newer).filter(|&slot| slot != NONE);
-        let slots = successors(Some(self.oldest).filter(|&slot| slot != NONE), follow);
-        let mut last = None;
-        let rows = slots.map(|slot| place(slot).0).filter(move |&at| last.replace(at) != Some(at));
-        rows.filter(|&at| self.rows.rows[at].as_ref().is_some_and(|row| !row.let_go.load(Ordering::Relaxed)))
+        let mut slots = successors(Some(begin).filter(|&slot| slot != NONE), follow);
+        let found = slots.find(|&slot| !self.rows.row(slot).0.let_go.load(Ordering::Relaxed));
+        self.passed.store(found.unwrap_or(self.newest), Ordering::Relaxed);
+        found.map(|slot| place(slot).0)
     }
 
     /// How many rows there are to look at.
@@ -597,6 +604,9 @@ impl Shelf {
     fn take_out(&mut self, slot: u32) {
         self.index.remove(&mut self.rows, slot);
         let note = *self.rows.note(slot);
+        if *self.passed.get_mut() == slot {
+            *self.passed.get_mut() = note.newer;
+        }
         self.set_neighbours(&note, note.older, note.newer);
         self.rows.give(slot);
         self.pages -= 1;
@@ -787,6 +797,38 @@ mod tests {
         assert!((0..1024).all(|n| !has(&shelf, id(n, n + 1))));
         fill(&mut shelf, 100);
         assert!((0..100).all(|n| has(&shelf, id(n, n + 1))));
+    }
+
+    #[test]
+    fn what_was_let_go_is_not_passed_again() {
+        let mut shelf = shelf(4096);
+        fill(&mut shelf, 4096);
+        for row in 0..8 {
+            assert_eq!(shelf.oldest_row(), Some(row));
+            assert_eq!(*shelf.passed.get_mut() as usize, row * PAGES);
+            shelf.let_go(1);
+        }
+        assert_eq!(shelf.oldest_row(), None);
+        assert_eq!(*shelf.passed.get_mut(), shelf.newest);
+        fill(&mut shelf, 1); // in place of the first, in its row
+        assert_eq!(shelf.oldest_row(), Some(0));
+        let gone = (0..8).map(|row| shelf.sweep(row)).sum::<usize>();
+        assert_eq!((gone, shelf.pages()), (4095, 1));
+        assert_eq!(shelf.oldest_row(), Some(0));
+        assert!(has(&shelf, id(0, 1)));
+    }
+
+    #[test]
+    fn a_page_that_is_moved_to_where_others_were_let_go_is_here() {
+        let mut shelf = shelf(4096);
+        fill(&mut shelf, 4096);
+        for row in (0..8).rev() {
+            forget(&mut shelf, 7, row * 512, row * 512 + if row == 0 { 255 } else { 503 }, u64::MAX);
+        }
+        shelf.let_go(1); // the first row, which has more left than others
+        while shelf.pack() {}
+        assert_eq!((0..8).map(|row| shelf.sweep(row)).sum::<usize>(), 256);
+        assert!((0..4096).all(|n| has(&shelf, id(n, n + 1)) == (n >= 512 && n % 512 > 503)));
     }
 
     #[test]
