@@ -75,3 +75,9 @@ def error(number: int, what: str) -> TidepoolError:
     """The exception for an errno; `what` was to be done, without any value."""
     kind, text = MEANING.get(number, (TidepoolError, os.strerror(number)))
     return kind(number, f"{what}: {text}")
+
+
+def spill_error(number: int, what: str) -> TidepoolError:
+    """The exception for an errno of a directory that is to have the file of a kept pool."""
+    known = error(number, what)
+    return known if isinstance(known, SpillError) else SpillError(number, f"{what}: {os.strerror(number)}")
