@@ -371,6 +371,20 @@ def test_manual_has_every_errno() -> None:
     assert explained - errnos(page) == {"EMFILE", "ENFILE", "ENOTDIR", "EROFS"}  # of files and folders: open(2)
 
 
+def fields(text: str, structure: str) -> list[list[str]]:
+    """Types and names of those that a text declares."""
+    (body,) = re.findall(rf"^struct {structure} {{\n(.*?)^}};", text, re.MULTILINE | re.DOTALL)
+    return [one.split() for one in re.findall(r"^\s+([\w*\s]+);", body, re.MULTILINE)]
+
+
+@pytest.mark.parametrize(("structure", "header"), [("tidepool_limits", LIBRARY[1]), ("tidepool_call", LIBRARY[2])])
+def test_manual_shows_structures(structure: str, header: Path) -> None:
+    """Those that programs fill, as the headers declare them."""
+    shown = fields((C / "man" / "libtidepool.3").read_text(), structure)
+    assert len(shown) > 1
+    assert shown == fields(header.read_text(), structure)
+
+
 def test_c_is_installed_as_a_library(tmp_path: Path) -> None:
     """With its header, manual and pkg-config file; a program finds it, and nothing but its functions is exported."""
     build = ["make", "-s", "-C", str(C), "install", f"DESTDIR={tmp_path}", "PREFIX=/opt", f"BUILD={tmp_path}/build"]

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "tidepool.h"
@@ -76,14 +77,26 @@ static int open_device(const struct tidepool_open *how)
 	return device;
 }
 
+/* Past its limit for files a signal would end the program. */
+static bool may_be_as_large(uint64_t size)
+{
+	struct rlimit most;
+
+	return size <= INT64_MAX && (getrlimit(RLIMIT_FSIZE, &most) || size <= most.rlim_cur);
+}
+
 /* A file without a name, which goes with the pool. */
 static int spill_file(const struct tidepool_limits *limits)
 {
-	int error, file = open(limits->spill, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	int error = EFBIG, file = open(limits->spill, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 
-	if (file < 0 || !ftruncate(file, limits->quota))
-		return file;
-	error = errno;
+	if (file < 0)
+		return -1;
+	if (may_be_as_large(limits->quota)) {
+		if (!ftruncate(file, limits->quota))
+			return file;
+		error = errno;
+	}
 	close(file);
 	return fail(error);
 }
@@ -313,7 +326,7 @@ static const struct {
 	{ ENOTCONN, "no lender takes pages" },
 	{ EAGAIN, "lenders are too slow, or memory is too short" },
 	{ EEXIST, "another user has a pool of that name, or it is of the other kind" },
-	{ EACCES, "the mode of the pool or of /dev/tidepool does not let you in" },
+	{ EACCES, "the mode of the pool, of /dev/tidepool or of a kept pool's directory does not let you in" },
 	{ EBADF, "you may only read from the pool, and not change it; or only put, and not read" },
 	{ EPERM, "the pool is somebody else's" },
 	{ ENOSPC, "the file of the kept pool is full, or the disk is" },

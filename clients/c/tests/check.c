@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <tidepool.h>
@@ -165,6 +166,22 @@ static void check_bad(tidepool_pool *pool)
 	free(large);
 }
 
+/* A file that is too large is refused; no signal ends the program, which may have no file as large as others have. */
+static void check_too_large(void)
+{
+	struct tidepool_limits limits = { .quota = UINT64_MAX, .spill = "/mnt" };
+	struct rlimit before, less;
+
+	CHECK(!tidepool_open(NULL, TIDEPOOL_KEPT, &limits) && errno == EFBIG);
+	CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0);
+	less = before;
+	less.rlim_cur = LARGE / 2;
+	CHECK(setrlimit(RLIMIT_FSIZE, &less) == 0);
+	limits.quota = LARGE;
+	CHECK(!tidepool_open(NULL, TIDEPOOL_KEPT, &limits) && errno == EFBIG);
+	CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
+}
+
 /* A value is there, whoever lends. */
 static void check_kept(void)
 {
@@ -188,6 +205,7 @@ static void check_kept(void)
 	CHECK(!tidepool_open(NULL, TIDEPOOL_KEPT, &limits) && errno == ENOENT);
 	limits = (struct tidepool_limits) { .spill = "/mnt" };
 	CHECK(!tidepool_open(NULL, TIDEPOOL_KEPT, &limits) && errno == EINVAL);
+	check_too_large();
 }
 
 /* Nobody lends: what is put is refused, and says so; what is kept needs nobody. */

@@ -7,12 +7,13 @@ import errno
 import fcntl
 import os
 
-from tidepool.errors import NoDeviceError, NotAllowedError, error
+from tidepool.errors import NoDeviceError, NotAllowedError, error, spill_error
 
 DEVICE = "/dev/tidepool"
 API = 1
 NAME_MAX, KEY_MAX, VALUE_MAX, CALLS_MAX = 64, 250, 2 << 20, 256
 PUT, GET, DELETE, EXISTS = 1, 2, 3, 4
+COUNT_MAX = (1 << 32) - 1
 SPILL_MAX = (1 << 63) - 1  # bytes of a file, whatever the disk
 KEPT, JOINS = 1, -1  # a flag, and the spill file of a kept pool that is there
 
@@ -119,7 +120,7 @@ def _opened_kept(how: Open, spill: str | os.PathLike[str], what: str) -> int:
     try:
         how.spill = _spill_file(spill, min(how.quota, SPILL_MAX))
     except OSError as failure:
-        raise error(failure.errno or errno.EIO, f"{what}: spill {os.fspath(spill)!r}") from failure
+        raise spill_error(failure.errno or errno.EIO, f"{what}: spill {os.fspath(spill)!r}") from failure
     try:
         return _opened(how, what)
     finally:
@@ -155,6 +156,8 @@ def _opened_to(access: int, how: Open, what: str) -> int:
 
 def ioctl(device: int, number: int, argument: ctypes.Structure | int, what: str) -> int:
     """One call; a signal's handler has run in between."""
+    if device < 0:
+        raise ValueError(f"{what}: it is closed")  # as a file says it
     while True:
         try:
             return fcntl.ioctl(device, number, argument)
@@ -164,10 +167,15 @@ def ioctl(device: int, number: int, argument: ctypes.Structure | int, what: str)
             raise error(failure.errno or errno.EIO, what) from failure
 
 
+def counted(size: int) -> int:
+    """The interface counts keys and values in 32 bits; more is too much there, too."""
+    return min(size, COUNT_MAX)
+
+
 def name_bytes(call: Call, what: str, raw: bytes) -> None:
     """Sets address and size of a call's `what`, key or value; the caller has `raw` until the call is made."""
     setattr(call, what, ctypes.cast(ctypes.c_char_p(raw), ctypes.c_void_p).value or 0)
-    setattr(call, f"{what}_size", len(raw))
+    setattr(call, f"{what}_size", counted(len(raw)))
 
 
 def made(device: int, calls: ctypes.Array[Call], what: str) -> None:

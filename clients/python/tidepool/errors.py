@@ -19,7 +19,7 @@ class NotAllowedError(TidepoolError, PermissionError):
 
 
 class NameTakenError(TidepoolError, FileExistsError):
-    """Another user has a pool of that name, and it is not what was asked for."""
+    """Another user has a pool of that name, and it is not what was asked for; or it is of the other kind."""
 
 
 class OtherVersionError(TidepoolError):
@@ -27,7 +27,7 @@ class OtherVersionError(TidepoolError):
 
 
 class BadRequestError(TidepoolError, ValueError):
-    """A key of no byte or more than 250, a name, mode or quota that is none."""
+    """A key of no byte or more than 250, a name, mode, quota or time that is none."""
 
 
 class TooLargeError(TidepoolError, ValueError):
@@ -75,3 +75,9 @@ def error(number: int, what: str) -> TidepoolError:
     """The exception for an errno; `what` was to be done, without any value."""
     kind, text = MEANING.get(number, (TidepoolError, os.strerror(number)))
     return kind(number, f"{what}: {text}")
+
+
+def spill_error(number: int, what: str) -> TidepoolError:
+    """The exception for an errno of a directory that is to have the file of a kept pool."""
+    known = error(number, what)
+    return known if isinstance(known, SpillError) else SpillError(number, f"{what}: {os.strerror(number)}")
