@@ -31,6 +31,8 @@
 #include "appmem/times.h"
 #include "appmem/value.h"
 
+#define TIDE_GETS_MAX		16	/* gets of a batch that are under way at once, */
+#define TIDE_GETS_PAGES		512	/* and pages of theirs, but for the last one's */
 #define TIDE_KEYS_BUFFER	(64 * 1024)	/* bytes of keys that are collected at once */
 
 /* What a descriptor has: @pool is set once. */
@@ -58,11 +60,16 @@ static int tide_app_copy_key(u64 address, u32 size, u8 *bytes, struct tide_key *
 	return 0;
 }
 
+static bool tide_app_is_get(u32 what)
+{
+	return what == TIDEPOOL_GET || what == TIDEPOOL_TRY_GET;
+}
+
 static int tide_app_may(struct file *file, u32 what)
 {
-	fmode_t mode = what == TIDEPOOL_GET || what == TIDEPOOL_EXISTS ? FMODE_READ : FMODE_WRITE;
+	bool reads = tide_app_is_get(what) || what == TIDEPOOL_EXISTS;
 
-	return file->f_mode & mode ? 0 : -EBADF;
+	return file->f_mode & (reads ? FMODE_READ : FMODE_WRITE) ? 0 : -EBADF;
 }
 
 /* What does not wait leaves holes to those who do: where there are many, nothing is put. */
@@ -91,76 +98,202 @@ static int tide_app_put(struct tide_app_pool *pool, const struct tide_key *key,
 	return err;
 }
 
-static int tide_app_get(struct tide_app_pool *pool, const struct tide_key *key,
-			struct tidepool_call *call)
+/* The rest, once its key is known. */
+static int tide_app_do(struct tide_app_pool *pool, const struct tide_key *key,
+		       struct tidepool_call *call)
 {
-	u64 began = tide_times_begin();
-	int err;
-
-	err = tide_value_get(pool, key, u64_to_user_ptr(call->value), &call->value_size);
-	if (!err)
-		tide_times_took(&pool->times->get, began);
-	return err;
-}
-
-static int tide_app_do(struct file *file, struct tide_app_pool *pool, struct tidepool_call *call)
-{
-	u8 bytes[TIDEPOOL_KEY_MAX];
-	struct tide_key key;
-	int err;
-
-	err = tide_app_may(file, call->what) ?:
-	      tide_app_copy_key(call->key, call->key_size, bytes, &key);
-	if (err)
-		return err;
 	switch (call->what) {
 	case TIDEPOOL_PUT:
 	case TIDEPOOL_TRY_PUT:
-		return tide_app_put(pool, &key, call);
-	case TIDEPOOL_GET:
-		return tide_app_get(pool, &key, call);
+		return tide_app_put(pool, key, call);
 	case TIDEPOOL_DELETE:
-		return tide_value_delete(pool, &key);
+		return tide_value_delete(pool, key);
 	case TIDEPOOL_EXISTS:
-		return tide_value_exists(pool, &key, &call->value_size);
+		return tide_value_exists(pool, key, &call->value_size);
 	default:
 		return -EINVAL;
 	}
 }
 
-/* Returns whether it has a result: 0, or a negative errno. */
-static int tide_app_call(struct file *file, struct tide_app_pool *pool,
-			 struct tidepool_call __user *at)
-{
+/* ------------------------------------------------------------------ */
+/* a call in two parts, between which others are begun		       */
+/* ------------------------------------------------------------------ */
+
+/**
+ * struct tide_app_call - a call that is being made
+ * @call: as the program has it
+ * @want: of a get
+ * @began: when
+ * @bytes: of its key
+ */
+struct tide_app_call {
 	struct tidepool_call call;
+	struct tide_want want;
+	u64 began;
+	u8 bytes[TIDEPOOL_KEY_MAX];
+};
+
+/**
+ * struct tide_app_batch - the calls of an ioctl
+ * @file: the descriptor
+ * @pool: what it has
+ * @until: when it is too late for a tried get, in monotonic time; 0: to wait at all
+ */
+struct tide_app_batch {
+	struct file *file;
+	struct tide_app_pool *pool;
+	ktime_t until;
+};
+
+/*
+ * Copies a call and begins it, if it is a get. Whatever is wrong with it is its result; an
+ * error is that it cannot be made.
+ */
+static int tide_app_begin(const struct tide_app_batch *batch, struct tide_app_call *one,
+			  struct tidepool_call __user *at)
+{
+	struct tidepool_call *call = &one->call;
+	struct tide_want *want = &one->want;
 
 	if (signal_pending(current))
 		return -EINTR;
-	if (copy_from_user(&call, at, sizeof(call)))
+	if (copy_from_user(call, at, sizeof(*call)))
 		return -EFAULT;
-	call.result = tide_app_do(file, pool, &call);
-	if (call.result == -EINTR)
+	one->began = tide_times_begin();
+	call->result = tide_app_may(batch->file, call->what) ?:
+		       tide_app_copy_key(call->key, call->key_size, one->bytes, &want->key);
+	if (call->result || !tide_app_is_get(call->what))
+		return 0;
+	want->to = u64_to_user_ptr(call->value);
+	want->room = call->value_size;
+	want->waits = call->what == TIDEPOOL_GET || batch->until;
+	tide_want_begin(batch->pool, want);
+	return 0;
+}
+
+static int tide_app_end_get(const struct tide_app_batch *batch, struct tide_app_call *one)
+{
+	bool tried = one->call.what == TIDEPOOL_TRY_GET;
+	int err = tide_want_end(batch->pool, &one->want, tried ? batch->until : KTIME_MAX);
+
+	one->call.value_size = one->want.found.size;
+	if (!err)
+		tide_times_took(&batch->pool->times->get, one->began);
+	return err == -ETIME ? -EAGAIN : err;
+}
+
+/* Returns whether it has a result: 0, or a negative errno. */
+static int tide_app_end(const struct tide_app_batch *batch, struct tide_app_call *one,
+			struct tidepool_call __user *at)
+{
+	struct tidepool_call *call = &one->call;
+
+	if (!call->result)
+		call->result = tide_app_is_get(call->what) ?
+				       tide_app_end_get(batch, one) :
+				       tide_app_do(batch->pool, &one->want.key, call);
+	if (call->result == -EINTR)
 		return -EINTR;
-	return put_user(call.value_size, &at->value_size) ?: put_user(call.result, &at->result);
+	return put_user(call->value_size, &at->value_size) ?: put_user(call->result, &at->result);
+}
+
+static int tide_app_call(const struct tide_app_batch *batch, struct tidepool_call __user *at)
+{
+	struct tide_app_call one;
+
+	return tide_app_begin(batch, &one, at) ?: tide_app_end(batch, &one, at);
+}
+
+/* ------------------------------------------------------------------ */
+/* many calls							       */
+/* ------------------------------------------------------------------ */
+
+/* Is it a get? One that cannot be read is none. */
+static bool tide_app_gets_next(struct tidepool_call __user *at)
+{
+	u32 what;
+
+	return !get_user(what, &at->what) && tide_app_is_get(what);
+}
+
+/* Begins gets, as many as follow each other and may be under way; returns how many were begun. */
+static int tide_app_gets_begin(const struct tide_app_batch *batch, struct tide_app_call *calls,
+			       struct tidepool_call __user *at, int most, int *err)
+{
+	unsigned int pages = 0;
+	int begun = 0;
+
+	while (begun < most && pages < TIDE_GETS_PAGES && tide_app_gets_next(at + begun)) {
+		*err = tide_app_begin(batch, &calls[begun], at + begun);
+		if (*err)
+			break;
+		if (!calls[begun].call.result && tide_app_is_get(calls[begun].call.what))
+			pages += tide_want_pages(&calls[begun].want);
+		begun++;
+	}
+	return begun;
+}
+
+/* Whoever begins has to end, or to drop, all of them. */
+static void tide_app_gets_drop(struct tide_app_call *calls, int from, int to)
+{
+	for (; from < to; from++)
+		if (!calls[from].call.result && tide_app_is_get(calls[from].call.what))
+			tide_want_drop(&calls[from].want);
+}
+
+/* Makes some calls, gets together; returns how many have a result, or a negative errno. */
+static int tide_app_gets(const struct tide_app_batch *batch, struct tide_app_call *calls,
+			 struct tidepool_call __user *at, int most)
+{
+	int err = 0, done, begun = tide_app_gets_begin(batch, calls, at, most, &err);
+
+	for (done = 0; done < begun; done++) {
+		err = tide_app_end(batch, &calls[done], at + done);
+		if (err)
+			break;
+	}
+	tide_app_gets_drop(calls, done + 1, begun);
+	return done ?: err;
+}
+
+static int tide_app_some(const struct tide_app_batch *batch, struct tide_app_call *calls,
+			 struct tidepool_call __user *at, int left)
+{
+	if (calls && tide_app_gets_next(at))
+		return tide_app_gets(batch, calls, at, min(left, TIDE_GETS_MAX));
+	return tide_app_call(batch, at) ?: 1;
+}
+
+static int tide_app_all(const struct tide_app_batch *batch, struct tidepool_call __user *at,
+			int count)
+{
+	struct tide_app_call *calls = NULL;
+	int done, made = 0;
+
+	if (count > 1)	/* without memory they are made one by one */
+		calls = kmalloc_array(min(count, TIDE_GETS_MAX), sizeof(*calls), GFP_KERNEL_ACCOUNT);
+	for (done = 0; done < count; done += made) {
+		made = tide_app_some(batch, calls, at + done, count - done);
+		if (made < 0)
+			break;
+	}
+	kfree(calls);
+	return done ?: made;
 }
 
 static long tide_app_calls(struct file *file, struct tide_app_pool *pool, void __user *argument)
 {
-	struct tidepool_call __user *at;
+	struct tide_app_batch batch = { .file = file, .pool = pool };
 	struct tidepool_calls calls;
-	int done, err = 0;
 
 	if (copy_from_user(&calls, argument, sizeof(calls)))
 		return -EFAULT;
-	if (calls.flags || calls.count > TIDEPOOL_CALLS_MAX)
+	if (calls.count > TIDEPOOL_CALLS_MAX)
 		return -EINVAL;
-	at = u64_to_user_ptr(calls.calls);
-	for (done = 0; done < (int)calls.count; done++) {
-		err = tide_app_call(file, pool, at + done);
-		if (err)
-			break;
-	}
-	return done ?: err;
+	if (calls.wait_us)
+		batch.until = ktime_add_us(ktime_get(), calls.wait_us);
+	return tide_app_all(&batch, u64_to_user_ptr(calls.calls), calls.count);
 }
 
 /* 6.8, with a header of its own: the whole entry of the ring. */
@@ -180,6 +313,7 @@ static int tide_app_uring_cmd(struct io_uring_cmd *command, unsigned int flags)
 {
 	/* It is whole when it is seen: pairs with tide_app_open_pool(). */
 	struct tide_app_pool *pool = smp_load_acquire(&tide_app_file_of(command->file)->pool);
+	struct tide_app_batch batch = { .file = command->file, .pool = pool };
 	struct tidepool_uring uring = tide_app_uring(command);
 
 	if (command->cmd_op != TIDEPOOL_URING_CALL)
@@ -190,7 +324,7 @@ static int tide_app_uring_cmd(struct io_uring_cmd *command, unsigned int flags)
 		return -ENXIO;
 	if (flags & IO_URING_F_NONBLOCK)
 		return -EAGAIN;
-	return tide_app_call(command->file, pool, u64_to_user_ptr(uring.call));
+	return tide_app_call(&batch, u64_to_user_ptr(uring.call));
 }
 
 /* ------------------------------------------------------------------ */

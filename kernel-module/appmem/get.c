@@ -21,25 +21,6 @@
 
 #define TIDE_GET_TRIES		4	/* to read what is put anew all the time */
 
-/**
- * struct tide_found - where a value was when a key was looked up
- * @index: of its first page
- * @spilled: where that is in the pool's spill file
- * @offset: in the page
- * @size: in bytes
- * @data: its bytes, if they were in memory, to be freed
- * @near: its pages, if they were, to be freed likewise
- * @often: if not, they are worth to be there from now on
- */
-struct tide_found {
-	u64 index;
-	struct tide_spilled spilled;
-	u32 offset, size;
-	void *data;
-	struct page **near;
-	bool often;
-};
-
 static int tide_found_copy(struct tide_found *found, const struct tide_value *value)
 {
 	found->data = kmalloc(value->size, GFP_KERNEL_ACCOUNT);
@@ -74,7 +55,7 @@ static void tide_found_near(struct tide_app_pool *pool, struct tide_value *value
 	found->near = NULL;
 }
 
-/* Where a key's value is, unless it is larger than @room. */
+/* Where a key's value is, unless it is larger than @room; without a value nothing is found. */
 static int tide_value_look(struct tide_app_pool *pool, const struct tide_key *key, size_t room,
 			   struct tide_found *found)
 {
@@ -165,46 +146,57 @@ static int tide_pages_to_user(struct page **pages, const struct tide_found *foun
 	return 0;
 }
 
-static int tide_found_read(struct tide_app_pool *pool, const struct tide_key *key,
-			   const struct tide_found *found, void __user *to)
+/* Memory in which the value was. */
+static void tide_found_free(struct tide_found *found)
 {
+	kfree(found->data);
+	tide_app_pages_free(found->near, found->near ? tide_found_pages(found) : 0);
+}
+
+/* Is the value elsewhere, as far as it has any bytes? */
+static bool tide_found_is_away(const struct tide_found *found)
+{
+	return found->size && !found->data && !found->near;
+}
+
+static int tide_want_read(struct tide_app_pool *pool, struct tide_want *want, ktime_t until)
+{
+	const struct tide_found *found = &want->found;
 	unsigned int count = tide_found_pages(found);
 	struct page **pages;
 	bool stale;
 	int err;
 
-	err = tide_pool_read(pool, found->index, &found->spilled, count, &pages);
+	err = tide_pool_await(pool, &found->spilled, count, &want->asked, until, &pages);
 	if (err && err != -EIO)
 		return err;
-	stale = tide_found_is_stale(pool, key, found);
+	stale = tide_found_is_stale(pool, &want->key, found);
 	if (err)
 		return stale ? -EAGAIN : err;
 	if (found->often)
 		tide_front_add(&pool->front, found->index, pages, count);
-	err = stale ? -EAGAIN : tide_pages_to_user(pages, found, to);
+	err = stale ? -EAGAIN : tide_pages_to_user(pages, found, want->to);
 	tide_app_pages_free(pages, count);
 	return err;
 }
 
-static int tide_found_get(struct tide_app_pool *pool, const struct tide_key *key,
-			  struct tide_found *found, void __user *to)
+static int tide_want_finish(struct tide_app_pool *pool, struct tide_want *want, ktime_t until)
 {
-	int err;
+	struct tide_found *found = &want->found;
+	int err = want->err;
 
-	if (found->data) {
-		err = copy_to_user(to, found->data, found->size) ? -EFAULT : 0;
-		kfree(found->data);
+	if (err)
 		return err;
+	if (tide_found_is_away(found)) {
+		err = tide_want_read(pool, want, until);
+		return err == -ENOENT ? tide_value_missed(pool, &want->key, found) : err;
 	}
-	if (found->near) {
-		err = tide_pages_to_user(found->near, found, to);
-		tide_app_pages_free(found->near, tide_found_pages(found));
-		return err;
-	}
-	if (!found->size)
-		return 0;
-	err = tide_found_read(pool, key, found, to);
-	return err == -ENOENT ? tide_value_missed(pool, key, found) : err;
+	if (found->data)
+		err = copy_to_user(want->to, found->data, found->size) ? -EFAULT : 0;
+	else if (found->near)
+		err = tide_pages_to_user(found->near, found, want->to);
+	tide_found_free(found);
+	return err;
 }
 
 /* What has not been counted yet: the value was got, or was another one time after time. */
@@ -222,39 +214,70 @@ static bool tide_get_goes_on(const struct tide_app_pool *pool, int tries)
 	return pool->spill ? !signal_pending(current) : tries < TIDE_GET_TRIES;
 }
 
-static int tide_value_try_get(struct tide_app_pool *pool, const struct tide_key *key,
-			      void __user *to, u32 *size)
+/**
+ * tide_want_begin() - look up what a key stands for, and ask for it where it is
+ * @pool: the pool
+ * @want: its key, to, room and waits are set
+ *
+ * Many can be begun before the first one is ended.
+ *
+ * Context: process; does not wait for lenders.
+ */
+void tide_want_begin(struct tide_app_pool *pool, struct tide_want *want)
 {
-	struct tide_found found;
-	int err = tide_value_look(pool, key, *size, &found);
+	struct tide_found *found = &want->found;
 
-	*size = found.size;
-	return err ?: tide_found_get(pool, key, &found, to);
+	want->asked = (struct tide_asked) { };
+	want->err = tide_value_look(pool, &want->key, want->room, found);
+	if (!want->err && tide_found_is_away(found))
+		want->err = tide_pool_ask(pool, found->index, &found->spilled,
+					  tide_found_pages(found), &want->asked, want->waits);
 }
 
 /**
- * tide_value_get() - what a key stands for
+ * tide_want_pages() - how many pages one that was begun is waiting for
+ * @want: it
+ */
+unsigned int tide_want_pages(const struct tide_want *want)
+{
+	return want->err || !tide_found_is_away(&want->found) ? 0 : tide_found_pages(&want->found);
+}
+
+/**
+ * tide_want_drop() - what was begun is of no use
+ * @want: it
+ */
+void tide_want_drop(struct tide_want *want)
+{
+	unsigned int count = tide_want_pages(want);
+
+	if (want->err)
+		return;
+	if (count && want->asked.read && tide_app_pages_await(want->asked.read, 0, &want->asked.pages))
+		return;
+	tide_app_pages_free(want->asked.pages, count);
+	tide_found_free(&want->found);
+}
+
+/**
+ * tide_want_end() - have what a key stands for
  * @pool: the pool
- * @key: of 1 to TIDEPOOL_KEY_MAX bytes
- * @to: where it goes
- * @size: of that in bytes; set to the value's, if there is one
+ * @want: was begun; found.size is the value's if there is one
+ * @until: when it is too late, in monotonic time; KTIME_MAX: never
  *
  * Context: process; waits for lenders, no longer than the deadline of a get, and in a
  * kept pool for the disk.
  * Return: 0, or a negative errno: -ENOENT when it stands for nothing, or no lender gave
- * it back, -EMSGSIZE when it is larger, -EFAULT, -ENOMEM or -EINTR; in a kept pool, where
- * a value needs no lender, also see tide_spill_read().
+ * it back, -EMSGSIZE when it is larger, -ETIME when it is too late, -EFAULT, -ENOMEM or
+ * -EINTR; in a kept pool, where a value needs no lender, also see tide_spill_read().
  */
-int tide_value_get(struct tide_app_pool *pool, const struct tide_key *key, void __user *to,
-		   u32 *size)
+int tide_want_end(struct tide_app_pool *pool, struct tide_want *want, ktime_t until)
 {
-	u32 room = *size;
 	int err, tries = 0;
 
-	do {
-		*size = room;
-		err = tide_value_try_get(pool, key, to, size);
-	} while (err == -EAGAIN && tide_get_goes_on(pool, ++tries));
+	while ((err = tide_want_finish(pool, want, until)) == -EAGAIN &&
+	       tide_get_goes_on(pool, ++tries))
+		tide_want_begin(pool, want);
 	if (err == -EAGAIN && pool->spill)
 		return -EINTR;
 	if (!err || err == -EAGAIN)

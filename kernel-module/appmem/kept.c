@@ -78,6 +78,69 @@ static int tide_pool_read_spill(struct tide_app_pool *pool, const struct tide_sp
 }
 
 /**
+ * tide_pool_ask() - ask for pages
+ * @pool: the pool
+ * @index: of the first one
+ * @spilled: where they are in its spill file, if it has one
+ * @count: how many
+ * @asked: to be awaited by tide_pool_await() when this returns 0
+ * @waits: for lenders, then
+ *
+ * Context: process; does not wait for lenders.
+ * Return: 0, -ENOMEM, or -ETIME when they are not here and nobody is to wait.
+ */
+int tide_pool_ask(struct tide_app_pool *pool, u64 index, const struct tide_spilled *spilled,
+		  unsigned int count, struct tide_asked *asked, bool waits)
+{
+	struct page **pages = tide_app_pages_alloc(count);
+
+	*asked = (struct tide_asked) { };
+	if (!pages)
+		return -ENOMEM;
+	if (pool->spill && !tide_spill_read(pool->spill, spilled, pages, count, true)) {
+		asked->pages = pages;
+		return 0;
+	}
+	if (!waits) {
+		tide_app_pages_free(pages, count);
+		return -ETIME;
+	}
+	asked->read = tide_app_pages_ask(pool->object, index, pages, count);
+	return asked->read ? 0 : -ENOMEM;
+}
+
+/**
+ * tide_pool_await() - have the pages that were asked for
+ * @pool: the pool
+ * @spilled: as they were asked for
+ * @count: likewise
+ * @asked: nothing is left of it afterwards
+ * @until: when it is too late, in monotonic time; KTIME_MAX: never
+ * @pages: set to them when this returns 0, for tide_app_pages_free()
+ *
+ * What is in the file belongs to a value only as long as the value is there: the caller
+ * looks for it anew afterwards.
+ *
+ * Context: process; waits for lenders, and for the file system.
+ * Return: 0, -ENOENT when some page did not come, -ETIME when it is too late, or would be
+ * once the disk has been asked, -EINTR, -ENOMEM, or see tide_spill_read().
+ */
+int tide_pool_await(struct tide_app_pool *pool, const struct tide_spilled *spilled,
+		    unsigned int count, struct tide_asked *asked, ktime_t until,
+		    struct page ***pages)
+{
+	int err;
+
+	*pages = asked->pages;
+	if (*pages)
+		return 0;
+	err = tide_app_pages_await(asked->read, until, pages);
+	if (err != -ENOENT || !pool->spill)
+		return err;
+	return until == KTIME_MAX ? tide_pool_read_spill(pool, spilled, count, pages) : -ETIME;
+}
+
+/**
  * tide_pool_read() - get pages back
  * @pool: the pool
  * @index: of the first one
@@ -85,24 +148,14 @@ static int tide_pool_read_spill(struct tide_app_pool *pool, const struct tide_sp
  * @count: how many
  * @pages: set to them when this returns 0, for tide_app_pages_free()
  *
- * What is in the file belongs to a value only as long as the value is there: the caller
- * looks for it anew afterwards.
- *
  * Context: process; waits for lenders, and for the file system.
- * Return: 0, -ENOENT when some page did not come, -EINTR, -ENOMEM, or see
- * tide_spill_read().
+ * Return: 0, or see tide_pool_await().
  */
 int tide_pool_read(struct tide_app_pool *pool, u64 index, const struct tide_spilled *spilled,
 		   unsigned int count, struct page ***pages)
 {
-	int err;
+	struct tide_asked asked;
 
-	*pages = tide_app_pages_alloc(count);
-	if (!*pages)
-		return -ENOMEM;
-	if (pool->spill && !tide_spill_read(pool->spill, spilled, *pages, count, true))
-		return 0;
-	err = tide_app_pages_read(pool->object, index, *pages, count);
-	return err == -ENOENT && pool->spill ? tide_pool_read_spill(pool, spilled, count, pages) :
-					       err;
+	return tide_pool_ask(pool, index, spilled, count, &asked, true) ?:
+	       tide_pool_await(pool, spilled, count, &asked, KTIME_MAX, pages);
 }

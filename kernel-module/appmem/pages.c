@@ -7,11 +7,11 @@
  * A value goes from the program's memory into outgoing buffers, and from a lender's
  * answer into the pages that it is copied to the program from: once each way.
  */
-#include <linux/completion.h>
 #include <linux/delay.h>
 #include <linux/highmem.h>
 #include <linux/jiffies.h>
 #include <linux/kref.h>
+#include <linux/ktime.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/rcupdate.h>
@@ -283,7 +283,7 @@ int tide_app_page_try_put(struct tide_object *object, u64 index, struct page *pa
 /**
  * struct tide_app_read - pages that somebody waits for, or no longer does
  * @kref: his, and each request's
- * @done: nothing is under way any more
+ * @over: where he waits until nothing is under way any more
  * @left: requests that are, and one for who makes them
  * @lost: not all of the pages have come
  * @pages: that are filled; they are this struct's until he has got them
@@ -291,7 +291,7 @@ int tide_app_page_try_put(struct tide_object *object, u64 index, struct page *pa
  */
 struct tide_app_read {
 	struct kref kref;
-	struct completion done;
+	wait_queue_head_t over;
 	atomic_t left;
 	bool lost;
 	struct page **pages;
@@ -354,7 +354,7 @@ static void tide_app_read_release(struct kref *kref)
 static void tide_app_read_less(struct tide_app_read *read)
 {
 	if (atomic_dec_and_test(&read->left))
-		complete(&read->done);
+		wake_up(&read->over);
 	kref_put(&read->kref, tide_app_read_release);
 }
 
@@ -480,14 +480,6 @@ static unsigned int tide_app_read_next(struct tide_app_read *read, struct tide_o
 	return where >= 0 ? tide_app_ask(read, object, first, i, where) : 0;
 }
 
-/* Waits until nothing is under way; on a signal what comes later goes nowhere. */
-static int tide_app_read_wait(struct tide_app_read *read)
-{
-	if (wait_for_completion_interruptible(&read->done))
-		return -EINTR;
-	return READ_ONCE(read->lost) ? -ENOENT : 0;
-}
-
 static struct tide_app_read *tide_app_read_begin(struct page **pages, unsigned int count)
 {
 	struct tide_app_read *read = kzalloc(sizeof(*read), GFP_KERNEL_ACCOUNT);
@@ -495,7 +487,7 @@ static struct tide_app_read *tide_app_read_begin(struct page **pages, unsigned i
 	if (!read)
 		return NULL;
 	kref_init(&read->kref);
-	init_completion(&read->done);
+	init_waitqueue_head(&read->over);
 	atomic_set(&read->left, 1);
 	read->pages = pages;
 	read->count = count;
@@ -504,25 +496,24 @@ static struct tide_app_read *tide_app_read_begin(struct page **pages, unsigned i
 }
 
 /**
- * tide_app_pages_read() - get pages back
+ * tide_app_pages_ask() - ask for pages
  * @object: of the pool
  * @first: index of the first one
- * @pages: of tide_app_pages_alloc(); the caller's again only when this returns 0, else freed
+ * @pages: of tide_app_pages_alloc(); the read's from here on
  * @count: how many
  *
- * Context: process; waits for lenders, no longer than the deadline of their requests.
- * Return: 0, -ENOENT when some page did not come, -EINTR, or -ENOMEM.
+ * Context: process; does not wait for lenders.
+ * Return: what tide_app_pages_await() takes, or NULL without memory.
  */
-int tide_app_pages_read(struct tide_object *object, u64 first, struct page **pages,
-			unsigned int count)
+struct tide_app_read *tide_app_pages_ask(struct tide_object *object, u64 first,
+					 struct page **pages, unsigned int count)
 {
 	struct tide_app_read *read = tide_app_read_begin(pages, count);
 	unsigned int i = 0, n = 1;
-	int err;
 
 	if (!read) {
 		tide_app_pages_free(pages, count);
-		return -ENOMEM;
+		return NULL;
 	}
 	for (; i < count && n; i += n)
 		n = tide_app_read_next(read, object, first, i);
@@ -531,9 +522,49 @@ int tide_app_pages_read(struct tide_object *object, u64 first, struct page **pag
 	tide_object_used(object);
 	kref_get(&read->kref);
 	tide_app_read_less(read);
-	err = tide_app_read_wait(read);
-	if (!err)
-		read->pages = NULL;	/* nothing is under way: they are the caller's */
+	return read;
+}
+
+static bool tide_app_read_is_over(struct tide_app_read *read)
+{
+	return !atomic_read_acquire(&read->left);
+}
+
+/* Waits until nothing is under way, or no longer: what comes later goes nowhere. */
+static int tide_app_read_wait(struct tide_app_read *read, ktime_t until)
+{
+	ktime_t left = until == KTIME_MAX ? until : ktime_sub(until, ktime_get());
+	int err = -ETIME;
+
+	if (tide_app_read_is_over(read))
+		err = 0;
+	else if (left == KTIME_MAX)
+		err = wait_event_interruptible(read->over, tide_app_read_is_over(read));
+	else if (left > 0)
+		err = wait_event_interruptible_hrtimeout(read->over, tide_app_read_is_over(read),
+							 left);
+	if (err)
+		return err == -ETIME ? err : -EINTR;
+	return READ_ONCE(read->lost) ? -ENOENT : 0;
+}
+
+/**
+ * tide_app_pages_await() - have the pages that were asked for
+ * @read: it is gone afterwards
+ * @until: when it is too late, in monotonic time; KTIME_MAX: never
+ * @pages: set to them when this returns 0, for tide_app_pages_free()
+ *
+ * Context: process; waits for lenders, no longer than the deadline of their requests.
+ * Return: 0, -ENOENT when some page did not come, -ETIME when it is too late, or -EINTR.
+ */
+int tide_app_pages_await(struct tide_app_read *read, ktime_t until, struct page ***pages)
+{
+	int err = tide_app_read_wait(read, until);
+
+	if (!err) {	/* nothing is under way: they are the caller's */
+		*pages = read->pages;
+		read->pages = NULL;
+	}
 	kref_put(&read->kref, tide_app_read_release);
 	return err;
 }

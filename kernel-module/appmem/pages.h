@@ -3,9 +3,11 @@
 #ifndef TIDE_APP_PAGES_H
 #define TIDE_APP_PAGES_H
 
+#include <linux/ktime.h>
 #include <linux/types.h>
 
 struct page;
+struct tide_app_read;
 struct tide_object;
 
 int tide_app_pages_write(struct tide_object *object, u64 first, const void __user *from,
@@ -14,8 +16,9 @@ void tide_app_pages_offer(struct tide_object *object, u64 first, struct page **p
 			  unsigned int count);
 int tide_app_page_try_put(struct tide_object *object, u64 index, struct page *page);
 int tide_app_buffer_await(void);
-int tide_app_pages_read(struct tide_object *object, u64 first, struct page **pages,
-			unsigned int count);
+struct tide_app_read *tide_app_pages_ask(struct tide_object *object, u64 first,
+					 struct page **pages, unsigned int count);
+int tide_app_pages_await(struct tide_app_read *read, ktime_t until, struct page ***pages);
 struct page **tide_app_pages_alloc(unsigned int count);
 void tide_app_pages_free(struct page **pages, unsigned int count);
 bool tide_app_page_is_gone(struct tide_object *object, u64 index);

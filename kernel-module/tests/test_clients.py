@@ -243,6 +243,14 @@ def asked(guest: Guest, *commands: str) -> list[str]:
     return guest.start(CLI, "".join(f"{command}\n" for command in commands).encode()).wait().splitlines()
 
 
+# Says how long each of some pings took, in seconds.
+PINGS = f"""{WITH_PYTHON} -c 'import socket, sys, time
+server = socket.socket(socket.AF_UNIX); server.connect("{SOCKET}")
+for _ in range(20):
+    begin = time.monotonic(); server.send(b"PING\\r\\n"); server.recv(100); print(time.monotonic() - begin)
+    time.sleep(0.02)'"""
+
+
 def figures(guest: Guest) -> dict[str, int]:
     """What the pool counts."""
     said = asked(guest, "tide.stats")
@@ -287,6 +295,63 @@ def test_redis_under_load(redis: Guest) -> None:
     large = asked(redis, *(f"tide.set large:{number} {'v' * 60_000}" for number in range(400)))
     assert {line.partition(" ")[0] for line in large if line} == {"OK", "QUOTA"}
     assert asked(redis, "ping") == ["PONG"]
+
+
+# Clients at the same time, each with values of its own, of sizes of all kinds; one asks for many in one piece.
+GET_TOGETHER = """
+import random, socket, sys, threading
+def command(*words):
+    return b"".join([b"*%d\\r\\n" % len(words), *(b"$%d\\r\\n%s\\r\\n" % (len(word), word) for word in words)])
+def reply(file):
+    kind, rest = (line := file.readline())[:1], line[1:-2]
+    return file.read(int(rest) + 2)[:-2] if kind == b"$" and rest != b"-1" else rest if kind != b"-" else line
+def client(number, piece, wrong):
+    chance, file = random.Random(number), socket.socket(socket.AF_UNIX)
+    file.connect(sys.argv[1])
+    file = file.makefile("rwb")
+    sizes = [0, 10, 3000, 4096, 65536, 70000]
+    values = {b"%d:%d" % (number, key): chance.randbytes(chance.choice(sizes)) for key in range(40)}
+    for key, value in values.items():
+        file.write(command(b"TIDE.SET", key, value)); file.flush()
+        assert reply(file) == b"OK"
+    for _ in range(int(sys.argv[2]) // piece):
+        keys = [chance.choice([*values, b"none"]) for _ in range(piece)]
+        file.write(b"".join(command(b"TIDE.GET", key) for key in keys)); file.flush()
+        wrong += [key for key in keys if reply(file) != values.get(key, b"-1")]
+wrong = []
+pieces = enumerate([1, 1, 1, 1, 20])
+threads = [threading.Thread(target=client, args=(number, piece, wrong)) for number, piece in pieces]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(len(wrong), wrong[:3])
+"""
+
+
+@pytest.mark.parametrize("wait_us", [0, 100, 3000, 100_000])
+def test_redis_gets_what_many_clients_want(connected: Pair, wait_us: int) -> None:
+    """Together, alone or by threads, whatever the server waits: each client has its own values."""
+    guest, front = connected.borrower, "/sys/module/tidepool_app/parameters/front_bytes"
+    before = guest.read(front)
+    guest.write(front, "0")
+    with server_with(guest, f"WAIT {wait_us}"):
+        program = f"{WITH_PYTHON} -c {shlex.quote(GET_TOGETHER)} {SOCKET} 300"
+        assert guest.sh(program).split()[0] == "0"
+        said = figures(guest)
+    assert said["hits"] > 1000
+    assert said["lost"] == said["local"] == 0
+    guest.write(front, before)
+
+
+def test_redis_does_not_wait_long_for_a_lender(connected: Pair, redis: Guest) -> None:
+    """One that stands still: who gets a value waits, and others are served."""
+    asked(redis, *(f"tide.set far:{number} {'v' * 4000}" for number in range(100)))
+    client = f"{CLI} tide.get far:7"
+    with late_lender(connected):
+        job = redis.start(client)
+        slowest = max(float(line) for line in redis.sh(PINGS).splitlines())
+        assert job.running
+    assert job.result().output.strip() == "v" * 4000
+    assert slowest < 0.5  # a server that waited itself would wait for a lender's deadline, again and again
 
 
 def test_redis_takes_long_pipelines(connected: Pair) -> None:

@@ -52,6 +52,7 @@ enum tidepool_what {
 	TIDEPOOL_DELETE,
 	TIDEPOOL_EXISTS,	/* is there a value, as far as is known without asking? */
 	TIDEPOOL_TRY_PUT,	/* a put, but what would have to wait changes nothing: -EAGAIN */
+	TIDEPOOL_TRY_GET,	/* a get, but what would have to wait for too long brings nothing: -EAGAIN */
 };
 
 /**
@@ -62,8 +63,8 @@ enum tidepool_what {
  * @value: address of the value, or of room for it
  * @expire_ms: of a put, tried or not: milliseconds until the value is gone; 0: never
  * @key_size: in bytes
- * @value_size: in bytes, of the value or of the room; a get and an exists set it to
- *	the value's, also when there is no room for it
+ * @value_size: in bytes, of the value or of the room; a get, tried or not, and an exists
+ *	set it to the value's, also when there is no room for it
  */
 struct tidepool_call {
 	__u32	what;
@@ -76,10 +77,10 @@ struct tidepool_call {
 };
 
 /**
- * struct tidepool_calls - things to do, one after the other
+ * struct tidepool_calls - things to do, one after the other; gets that follow each other together
  * @calls: address of as many struct tidepool_call
  * @count: how many, up to TIDEPOOL_CALLS_MAX
- * @flags: 0
+ * @wait_us: for so many microseconds from the beginning tried gets wait for lenders; 0: not at all
  *
  * Each call has its own result; the ioctl returns how many have one. That is less
  * than @count only when a signal came or memory could not be read, with an error when it is none.
@@ -87,7 +88,7 @@ struct tidepool_call {
 struct tidepool_calls {
 	__u64	calls;
 	__u32	count;
-	__u32	flags;
+	__u32	wait_us;
 };
 
 /**

@@ -171,6 +171,20 @@ int tidepool_delete(tidepool_pool *pool, const void *key, size_t key_size);
 ssize_t tidepool_calls(tidepool_pool *pool, struct tidepool_call *calls, size_t count);
 
 /**
+ * tidepool_calls_within() - the same, with gets that are only tried
+ * @pool: where
+ * @calls: what; a TIDEPOOL_TRY_GET whose value has not come by then fails with EAGAIN
+ * @count: how many
+ * @wait_us: for how many microseconds those wait for lenders, from the beginning of a
+ *	system call on; 0: not at all
+ *
+ * Gets that follow each other, tried or not, are under way together.
+ *
+ * Return: as tidepool_calls().
+ */
+ssize_t tidepool_calls_within(tidepool_pool *pool, struct tidepool_call *calls, size_t count, uint32_t wait_us);
+
+/**
  * tidepool_each() - go through the keys, in the order of their bytes
  * @pool: where
  * @see: is given each key and @context; what is not 0 ends it

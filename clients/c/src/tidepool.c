@@ -254,6 +254,11 @@ int tidepool_delete(tidepool_pool *pool, const void *key, size_t key_size)
 
 ssize_t tidepool_calls(tidepool_pool *pool, struct tidepool_call *calls, size_t count)
 {
+	return tidepool_calls_within(pool, calls, count, 0);
+}
+
+ssize_t tidepool_calls_within(tidepool_pool *pool, struct tidepool_call *calls, size_t count, uint32_t wait_us)
+{
 	size_t done = 0;
 	int made;
 
@@ -262,6 +267,7 @@ ssize_t tidepool_calls(tidepool_pool *pool, struct tidepool_call *calls, size_t 
 		struct tidepool_calls some = {
 			.calls = (uintptr_t)(calls + done),
 			.count = left < TIDEPOOL_CALLS_MAX ? left : TIDEPOOL_CALLS_MAX,
+			.wait_us = wait_us,
 		};
 
 		made = ioctl(pool->device, TIDEPOOL_IOC_CALL, &some);

@@ -48,7 +48,7 @@ class Call(ctypes.Structure):
 class Calls(ctypes.Structure):
     """`struct tidepool_calls`."""
 
-    _fields_ = [("calls", ctypes.c_uint64), ("count", ctypes.c_uint32), ("flags", ctypes.c_uint32)]
+    _fields_ = [("calls", ctypes.c_uint64), ("count", ctypes.c_uint32), ("wait_us", ctypes.c_uint32)]
 
 
 class Keys(ctypes.Structure):

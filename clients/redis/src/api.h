@@ -39,6 +39,7 @@
 #define REDISMODULE_SUBEVENT_LOADING_AOF_START		1
 #define REDISMODULE_EVENT_SWAPDB			11
 #define REDISMODULE_EVENT_EVENTLOOP			15
+#define REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP	0
 #define REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP	1
 #define REDISMODULE_EVENT_CONFIG			16
 
@@ -92,11 +93,13 @@ typedef struct {
 	FUNCTION(const char *, StringPtrLen, (const RedisModuleString *, size_t *size))			\
 	FUNCTION(int, StringToLongLong, (const RedisModuleString *, long long *number))			\
 	FUNCTION(int, GetContextFlags, (RedisModuleCtx *))						\
+	FUNCTION(unsigned long long, GetClientId, (RedisModuleCtx *))					\
 	FUNCTION(RedisModuleBlockedClient *, BlockClient,						\
 		 (RedisModuleCtx *, RedisModuleCmdFunc reply, RedisModuleCmdFunc timeout,		\
 		  void (*free_privdata)(RedisModuleCtx *, void *), long long timeout_ms))		\
 	FUNCTION(int, UnblockClient, (RedisModuleBlockedClient *, void *privdata))			\
 	FUNCTION(void *, GetBlockedClientPrivateData, (RedisModuleCtx *))				\
+	FUNCTION(int, SubscribeToServerEvent, (RedisModuleCtx *, RedisModuleEvent, RedisModuleEventCallback)) \
 	FUNCTION(void, Log, (RedisModuleCtx *, const char *level, const char *format, ...))
 
 /* Of the transparent mode alone; the last came with Redis 6.2.2. */
@@ -139,7 +142,6 @@ typedef struct {
 	FUNCTION(int, Scan, (RedisModuleCtx *, RedisModuleScanCursor *, RedisModuleScanCB see, void *data))	\
 	FUNCTION(uint64_t, CreateTimer, (RedisModuleCtx *, long long ms, RedisModuleTimerProc, void *data))	\
 	FUNCTION(void, SetModuleOptions, (RedisModuleCtx *, int options))			\
-	FUNCTION(int, SubscribeToServerEvent, (RedisModuleCtx *, RedisModuleEvent, RedisModuleEventCallback))	\
 	FUNCTION(int, RegisterInfoFunc, (RedisModuleCtx *, RedisModuleInfoFunc))		\
 	FUNCTION(int, InfoAddSection, (RedisModuleInfoCtx *, const char *name))			\
 	FUNCTION(int, InfoAddFieldULongLong, (RedisModuleInfoCtx *, const char *name, unsigned long long))	\

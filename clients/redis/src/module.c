@@ -5,10 +5,12 @@
  * replica and no append-only file, and may be gone when they are asked for. The
  * transparent mode is for ordinary values.
  *
- * Whoever has to wait for a lender does so in a thread, and the server serves others. In a
- * transaction and in a script nobody may wait elsewhere, so the server waits.
+ * Whoever has to wait for a lender for more than a moment does so in a thread, and the server
+ * serves others. In a transaction and in a script nobody may wait elsewhere, so the server
+ * waits.
  */
 #include <errno.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,7 @@
 #include <tidepool.h>
 
 #include "api.h"
+#include "gets.h"
 #include "jobs.h"
 #include "transparent.h"
 #include "words.h"
@@ -35,6 +38,7 @@ struct request;
 /**
  * struct request - a command on its way
  * @job: what does it
+ * @get: of a get that the server waits for itself
  * @client: who waits for it
  * @command: which it is
  * @ms: of a set: milliseconds until the value is gone; 0: never
@@ -48,6 +52,7 @@ struct request;
  */
 struct request {
 	struct job job;
+	struct get get;
 	RedisModuleBlockedClient *client;
 	const struct command *command;
 	uint64_t ms;
@@ -171,6 +176,18 @@ static int must_not_block(RedisModuleCtx *ctx)
 						   REDISMODULE_CTX_FLAGS_DENY_BLOCKING);
 }
 
+/* Its client waits until it is done. */
+static void request_block(RedisModuleCtx *ctx, struct request *request)
+{
+	request->client = RedisModule_BlockClient(ctx, request_reply_later, NULL, request_free, 0);
+}
+
+static void request_hand_over(struct request *request)
+{
+	request->job.run = request_run_in_thread;
+	jobs_add(&request->job);
+}
+
 /* Has a request done and replied to; it is nobody's afterwards. */
 static int request_serve(RedisModuleCtx *ctx, struct request *request)
 {
@@ -179,9 +196,8 @@ static int request_serve(RedisModuleCtx *ctx, struct request *request)
 	if (!request)
 		return reply_with_error(ctx, EAGAIN);
 	if (!must_not_block(ctx)) {
-		request->job.run = request_run_in_thread;
-		request->client = RedisModule_BlockClient(ctx, request_reply_later, NULL, request_free, 0);
-		jobs_add(&request->job);
+		request_block(ctx, request);
+		request_hand_over(request);
 		return REDISMODULE_OK;
 	}
 	request_run(request);
@@ -300,11 +316,67 @@ static int get_reply(RedisModuleCtx *ctx, struct request *request)
 
 static const struct command get = { get_run, get_reply };
 
+/* The server has waited for it, with others: a thread goes on if that was not long enough. */
+static void get_done(struct get *got)
+{
+	struct request *request = (struct request *)((char *)got - offsetof(struct request, get));
+
+	if (got->result > 0)
+		request->value = malloc(got->result);
+	else if (!got->result)
+		request->value = calloc(1, 1);
+	if (got->result == -EAGAIN || (got->result >= 0 && !request->value)) {
+		request_hand_over(request);
+		return;
+	}
+	if (got->result > 0)
+		memcpy(request->value, got->value, got->result);
+	request->result = got->result < 0 ? 0 : got->result;
+	request->error = got->result < 0 && got->result != -ENOENT ? -got->result : 0;
+	RedisModule_UnblockClient(request->client, request);
+}
+
+static int get_together(RedisModuleCtx *ctx, RedisModuleString **argv)
+{
+	struct request *request = request_make(&get, argv, 2);
+
+	if (!request)
+		return reply_with_error(ctx, EAGAIN);
+	request_block(ctx, request);
+	request->get = (struct get) { request->argument[0].bytes, request->argument[0].size, .done = get_done };
+	gets_together(&request->get);
+	return REDISMODULE_OK;
+}
+
+static int get_alone(RedisModuleCtx *ctx, RedisModuleString **argv)
+{
+	struct get one = { 0 };
+
+	one.key = RedisModule_StringPtrLen(argv[1], &one.key_size);
+	gets_alone(&one);
+	if (one.result >= 0)
+		return RedisModule_ReplyWithStringBuffer(ctx, one.value, one.result);
+	if (one.result == -ENOENT)
+		return RedisModule_ReplyWithNull(ctx);
+	if (one.result != -EAGAIN)
+		return reply_with_error(ctx, -one.result);
+	return request_serve(ctx, request_make(&get, argv, 2));
+}
+
 static int get_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
 	if (argc != 2)
 		return RedisModule_WrongArity(ctx);
-	return is_key(argv[1]) ? request_serve(ctx, request_make(&get, argv, argc)) : reply_with_error(ctx, EINVAL);
+	if (!is_key(argv[1]))
+		return reply_with_error(ctx, EINVAL);
+	switch (must_not_block(ctx) ? GETS_LATER : gets_turn(RedisModule_GetClientId(ctx))) {
+	case GETS_ALONE:
+		return get_alone(ctx, argv);
+	case GETS_TOGETHER:
+		return get_together(ctx, argv);
+	default:
+		return request_serve(ctx, request_make(&get, argv, argc));
+	}
 }
 
 /* ---- TIDE.DEL key [key...] ---- */
@@ -383,13 +455,14 @@ static int stats_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc
  * @name: of the pool; "": one that goes with the server
  * @limits: of it
  * @threads: that wait for lenders
+ * @wait_us: for how long the server itself waits for a get; 0: not at all
  * @transparent: ordinary values go away, or come back
  * @away: which
  */
 struct wish {
 	char name[TIDEPOOL_NAME_MAX];
 	struct tidepool_limits limits;
-	unsigned int threads;
+	unsigned int threads, wait_us;
 	int transparent;
 	struct away_wish away;
 };
@@ -408,6 +481,8 @@ static int wish_for_number(struct wish *wish, const RedisModuleString *option, l
 		wish->limits.quota = number;
 	else if (is_word(option, "THREADS") && number >= 1 && number <= MOST_THREADS)
 		wish->threads = number;
+	else if (is_word(option, "WAIT") && number >= 0 && number <= GETS_MOST_US)
+		wish->wait_us = number;
 	else if (is_word(option, "ABOVE") && number >= LEAST_ABOVE && number <= TIDEPOOL_VALUE_MAX)
 		wish->away.above = number;
 	else if (is_word(option, "IDLE") && number >= 0 && number <= MOST_IDLE)
@@ -442,9 +517,9 @@ static int wish_read(RedisModuleCtx *ctx, struct wish *wish, RedisModuleString *
 		if (i + 1 < argc && wish_for(wish, argv[i], argv[i + 1]))
 			continue;
 		RedisModule_Log(ctx, "warning", "%s: options are POOL name (1 to 63 bytes), QUOTA bytes (1 or more), "
-				"THREADS number (1 to %d), TRANSPARENT yes|no|back, ABOVE bytes (%d to %u) and "
-				"IDLE seconds (0 to %d)", RedisModule_StringPtrLen(argv[i], NULL), MOST_THREADS,
-				LEAST_ABOVE, TIDEPOOL_VALUE_MAX, MOST_IDLE);
+				"THREADS number (1 to %d), WAIT microseconds (0 to %d), TRANSPARENT yes|no|back, "
+				"ABOVE bytes (%d to %u) and IDLE seconds (0 to %d)", RedisModule_StringPtrLen(argv[i], NULL),
+				MOST_THREADS, GETS_MOST_US, LEAST_ABOVE, TIDEPOOL_VALUE_MAX, MOST_IDLE);
 		return REDISMODULE_ERR;
 	}
 	return REDISMODULE_OK;
@@ -462,8 +537,10 @@ static int begin(RedisModuleCtx *ctx, const struct wish *wish)
 	error = jobs_start(wish->threads);
 	if (error)
 		RedisModule_Log(ctx, "warning", "THREADS %u: %s", wish->threads, strerror(error));
-	else if (!wish->transparent || !transparent_begin(ctx, &wish->away, wish->limits.quota))
+	else if (!wish->transparent || !transparent_begin(ctx, &wish->away, wish->limits.quota)) {
+		gets_begin(ctx, pool, wish->wait_us);
 		return REDISMODULE_OK;
+	}
 	jobs_stop();
 	tidepool_close(pool);
 	return REDISMODULE_ERR;
@@ -480,7 +557,7 @@ static int create_commands(RedisModuleCtx *ctx)
 int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
 int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
-	struct wish wish = { .threads = THREADS, .away = { .above = ABOVE, .idle_ms = IDLE_MS } };
+	struct wish wish = { .threads = THREADS, .wait_us = GETS_WAIT_US, .away = { .above = ABOVE, .idle_ms = IDLE_MS } };
 
 	if (api_find(ctx))
 		return REDISMODULE_ERR;

@@ -125,7 +125,7 @@ static void any_key(uint64_t *state, struct tidepool_call *call)
 static struct tidepool_call any_call(uint64_t *state)
 {
 	struct tidepool_call call = {
-		.what = one_in(state, 32) ? (uint32_t)random_next(state) : 1 + below(state, 5),
+		.what = one_in(state, 32) ? (uint32_t)random_next(state) : 1 + below(state, 6),
 		.value = (uintptr_t)somewhere(state),
 		.value_size = any_size(state),
 		.expire_ms = one_in(state, 4) ? below(state, 50) : 0,
@@ -146,7 +146,11 @@ static int ask(int fd, unsigned long command, void *argument)
 
 static int calls(uint64_t *state, int fd)
 {
-	struct tidepool_calls calls = { .calls = (uintptr_t)somewhere(state), .count = 1 + below(state, 4) };
+	struct tidepool_calls calls = {
+		.calls = (uintptr_t)somewhere(state),
+		.count = 1 + below(state, 4),
+		.wait_us = below(state, 2) * 200,
+	};
 
 	for (unsigned int i = 0; i < calls.count; i++) {
 		struct tidepool_call call = any_call(state);
@@ -156,7 +160,7 @@ static int calls(uint64_t *state, int fd)
 	if (one_in(state, 64))
 		calls.count = random_next(state);
 	if (one_in(state, 64))
-		calls.flags = random_next(state);
+		calls.wait_us = random_next(state);
 	return ask(fd, TIDEPOOL_IOC_CALL, one_in(state, 64) ? somewhere(state) : &calls);
 }
 

@@ -160,6 +160,7 @@ int mode_overlap(const char *path);
 int mode_durable(const char *path);
 int mode_endured(const char *path);
 int mode_values(const char *pool);
+int mode_repeat(const char *pool);
 int mode_value(const char *pool);
 int mode_crowd(const char *pool);
 int mode_calls(const char *folder);

@@ -22,6 +22,7 @@
 #define DEVICE		"/dev/tidepool"
 #define VERSION_SIZE	8L		/* bytes of a value that say which one it is */
 #define SMALL_MOST	2100		/* just more than what shares a page */
+#define MANY		20		/* gets at once: more than are under way together */
 
 /* When a value may be gone by its time, and when it has to be. */
 struct life {
@@ -40,7 +41,7 @@ static struct {
 
 static double until;
 static unsigned long enough;		/* changes */
-static unsigned long put, got, hits, deleted, full;
+static unsigned long put, got, hits, late, deleted, full;
 
 /* ---- single calls ---- */
 
@@ -191,26 +192,86 @@ static void life_check(long key, uint64_t version, struct life life, double bega
 		value_wrong(key, version, "its time was over");
 }
 
-static void get_one(long key, char *value, char *made)
-{
-	uint64_t least = __atomic_load_n(&all.done[key], __ATOMIC_ACQUIRE), most;
-	struct life life = all.lives[key];
-	double began = now();
-	uint32_t size = all.most;
-	int result = value_call(all.fd, TIDEPOOL_GET, &key, sizeof(key), value, &size, 0);
+/* A get, and what was known of its key before. */
+struct asked {
+	long key;
+	uint64_t least;
+	struct life life;
+	double began;
+	struct tidepool_call call;
+};
 
-	most = __atomic_load_n(&all.begun[key], __ATOMIC_ACQUIRE);
+static void asked_begin(struct asked *one, long key, char *value, uint32_t what)
+{
+	one->key = key;
+	one->least = __atomic_load_n(&all.done[key], __ATOMIC_ACQUIRE);
+	one->life = all.lives[key];
+	one->began = now();
+	one->call = (struct tidepool_call) {
+		.what = what,
+		.key = (uintptr_t)&one->key,
+		.key_size = sizeof(one->key),
+		.value = (uintptr_t)value,
+		.value_size = all.most,
+	};
+}
+
+static void asked_end(const struct asked *one, char *made)
+{
+	uint64_t most = __atomic_load_n(&all.begun[one->key], __ATOMIC_ACQUIRE);
+	int result = one->call.result;
+
+	if (result == -EAGAIN && one->call.what == TIDEPOOL_TRY_GET) {
+		__sync_fetch_and_add(&late, 1);
+		return;
+	}
 	__sync_fetch_and_add(&got, 1);
 	if (!result) {
 		__sync_fetch_and_add(&hits, 1);
-		value_check(value, made, key, size, least, most);
-		if (least == most)
-			life_check(key, least, life, began);
+		value_check((char *)one->call.value, made, one->key, one->call.value_size, one->least, most);
+		if (one->least == most)
+			life_check(one->key, one->least, one->life, one->began);
 	} else if (result == -ENOENT) {
-		missing_check(key, least, most, life);
+		missing_check(one->key, one->least, most, one->life);
 	} else {
 		errno = -result;
 		io_failed("get");
+	}
+}
+
+static void get_one(long key, char *value, char *made)
+{
+	struct asked one;
+
+	asked_begin(&one, key, value, TIDEPOOL_GET);
+	one.call.result = make_call(all.fd, &one.call);
+	asked_end(&one, made);
+}
+
+/* Some are used often: what is seldom put anew keeps the pages that it shares. */
+static long any_key(uint64_t *state)
+{
+	return random_next(state) % (random_next(state) % 4 ? all.keys / 8 : all.keys);
+}
+
+/* Several at once, tried or not, the same key twice perhaps; whoever tries waits a moment, or not at all. */
+static void get_many(uint64_t *state, char *values, char *made)
+{
+	struct tidepool_calls calls = { .count = 2 + random_next(state) % (MANY - 1), .wait_us = random_next(state) % 3 * 500 };
+	struct tidepool_call call[MANY];
+	struct asked asked[MANY];
+
+	for (uint32_t i = 0; i < calls.count; i++) {
+		asked_begin(&asked[i], any_key(state), values + i * (all.most + 8),
+			    random_next(state) % 2 ? TIDEPOOL_GET : TIDEPOOL_TRY_GET);
+		call[i] = asked[i].call;
+	}
+	calls.calls = (uintptr_t)call;
+	if (ioctl(all.fd, TIDEPOOL_IOC_CALL, &calls) != (int)calls.count)
+		io_failed("gets");
+	for (uint32_t i = 0; i < calls.count; i++) {
+		asked[i].call = call[i];
+		asked_end(&asked[i], made);
 	}
 }
 
@@ -243,14 +304,16 @@ static void change_one(long key, char *value, bool delete)
 static void *mix(void *number)
 {
 	uint64_t state = random_seed((long)number);
-	char *value = malloc(all.most + 8), *made = malloc(all.most + 8);
+	char *value = malloc(MANY * (all.most + 8)), *made = malloc(all.most + 8);
 
 	while (!time_is_up(until) && put + deleted + full < enough) {
-		/* Some are used often: what is seldom put anew keeps the pages that it shares. */
-		long key = random_next(&state) % (random_next(&state) % 4 ? all.keys / 8 : all.keys);
+		long key = any_key(&state);
 
 		if ((long)(random_next(&state) % 10) < all.gets) {
-			get_one(key, value, made);
+			if (all.uring || random_next(&state) % 4)
+				get_one(key, value, made);
+			else
+				get_many(&state, value, made);
 		} else if (!__atomic_test_and_set(&all.busy[key], __ATOMIC_ACQUIRE)) {
 			change_one(key, value, !(random_next(&state) % 8));
 			__atomic_clear(&all.busy[key], __ATOMIC_RELEASE);
@@ -291,17 +354,49 @@ int mode_values(const char *pool)
 	enough = option("changes", 0) ?: LONG_MAX;
 	run_threads(option("threads", 4), mix);
 	stats = stats_of(all.fd);
-	printf("{\"mode\": \"values\", \"puts\": %lu, \"gets\": %lu, \"hits\": %lu, \"deletes\": %lu, \"full\": %lu, ", put,
-	       got, hits, deleted, full);
+	printf("{\"mode\": \"values\", \"puts\": %lu, \"gets\": %lu, \"hits\": %lu, \"late\": %lu, \"deletes\": %lu, \"full\": %lu, ",
+	       put, got, hits, late, deleted, full);
 	printf("\"values\": %llu, \"value_bytes\": %llu, \"bytes\": %llu, \"moved\": %llu, \"lost\": %llu, \"spilled\": %llu, \"local\": %llu, ",
 	       stats.values, stats.value_bytes, stats.bytes, stats.moved, stats.lost, stats.spilled, stats.local);
 	printf("\"wrong_pages\": %lu, \"errors\": %lu}\n", wrong_pages(), io_errors());
 	return verdict();
 }
 
-/* ---- a script ---- */
+static const char *const names[] = { NULL, "put", "get", "delete", "exists", "try", "try-get" };
 
-static const char *const names[] = { NULL, "put", "get", "delete", "exists", "try" };
+static uint32_t named(const char *name)
+{
+	for (uint32_t what = 1; what < sizeof(names) / sizeof(names[0]); what++)
+		if (!strcmp(name, names[what]))
+			return what;
+	die(name);
+}
+
+/*
+ * stress repeat POOL what=put|get|exists [size=4096] [requests=1000] [uring=0]: one call again and again, of a value that
+ * was put before.
+ */
+int mode_repeat(const char *pool)
+{
+	uint32_t size = option("size", 4096), what = named(option_text("what", "get")), room;
+	int fd = value_pool(strcmp(pool, "-") ? pool : "", 0600, 0);
+	long requests = option("requests", 1000);
+	char *value = calloc(1, size);
+
+	value_make(value, 0, 1, size);
+	room = size;
+	if (value_call(fd, TIDEPOOL_PUT, "key", 3, value, &room, 0))
+		die("put");
+	for (long i = 0; i < requests; i++) {
+		room = size;
+		if (value_call(fd, what, "key", 3, value, &room, 0))
+			die("call");
+	}
+	printf("{\"mode\": \"repeat\", \"requests\": %ld}\n", requests);
+	return 0;
+}
+
+/* ---- a script ---- */
 
 static const char *outcome(int result)
 {
@@ -342,7 +437,7 @@ static void say_call(int fd, uint32_t what, const char *key, const char *text)
 	strcpy(long_key, key);
 	printf("%s", outcome(value_call(fd, what, option("key_fault", 0) ? (void *)16 : long_key, key_size,
 				     option("fault", 0) ? (void *)16 : value, &size, option("expire_ms", 0))));
-	if (what == TIDEPOOL_GET || what == TIDEPOOL_EXISTS)
+	if (what == TIDEPOOL_GET || what == TIDEPOOL_TRY_GET || what == TIDEPOOL_EXISTS)
 		printf(" %u", size);
 	if (what == TIDEPOOL_GET)
 		printf(" %.20s", value);
@@ -404,7 +499,7 @@ static void say(int fd, char *line)
 {
 	const char *what = strtok(line, " \n"), *key = strtok(NULL, " \n"), *value = strtok(NULL, " \n");
 
-	for (uint32_t i = TIDEPOOL_PUT; what && i <= TIDEPOOL_TRY_PUT; i++)
+	for (uint32_t i = TIDEPOOL_PUT; what && i <= TIDEPOOL_TRY_GET; i++)
 		if (!strcmp(what, names[i]))
 			say_call(fd, i, key, value ? value : "");
 	if (what && !strcmp(what, "keys"))
