@@ -70,7 +70,6 @@ struct going {
 static struct away_wish wish;
 static struct policy policy;
 static int flags;			/* of the server, at this tick */
-static int has_loop_event;
 static int pauses;			/* how often to leave places as they are */
 static long long now, policy_at, refused_until, pass_ended;
 static long long idle_since = LLONG_MIN / 2;	/* from when on it is known how long keys are idle */
@@ -414,10 +413,13 @@ static void take_places(RedisModuleCtx *ctx)
 	}
 }
 
-static void loop_event(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t what, void *data)
+/**
+ * away_after_sleep() - the server goes on: what has gone by now leaves its place
+ * @ctx: where
+ */
+void away_after_sleep(RedisModuleCtx *ctx)
 {
-	(void)event, (void)data;
-	if (under_way && what == REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP)
+	if (under_way)
 		take_places(ctx);
 }
 
@@ -448,7 +450,7 @@ static void tick(RedisModuleCtx *ctx, void *data)
 {
 	(void)data;
 	look_around(ctx);
-	if (!has_loop_event && under_way)
+	if (!wish.has_loop && under_way)
 		take_places(ctx);
 	if (!must_wait()) {
 		values_drop_now();
@@ -466,7 +468,6 @@ static void tick(RedisModuleCtx *ctx, void *data)
  */
 int away_begin(RedisModuleCtx *ctx, const struct away_wish *wished)
 {
-	RedisModuleEvent loop = { .id = REDISMODULE_EVENT_EVENTLOOP, .dataver = 1 };
 	RedisModuleEvent config = { .id = REDISMODULE_EVENT_CONFIG, .dataver = 1 };
 
 	wish = *wished;
@@ -475,7 +476,6 @@ int away_begin(RedisModuleCtx *ctx, const struct away_wish *wished)
 		return -1;
 	policy_look(ctx, &policy);
 	RedisModule_SubscribeToServerEvent(ctx, config, config_event);
-	has_loop_event = RedisModule_SubscribeToServerEvent(ctx, loop, loop_event) == REDISMODULE_OK;
 	RedisModule_CreateTimer(ctx, IDLE_MS, tick, NULL);
 	return 0;
 }

@@ -10,15 +10,17 @@
  * @above: bytes that one has at least
  * @idle_ms: for how long nobody has asked for it
  * @back: none, and those that are away come back
+ * @has_loop: away_after_sleep() is called
  */
 struct away_wish {
 	unsigned int above;
 	long long idle_ms;
-	int back;
+	int back, has_loop;
 };
 
 int away_begin(RedisModuleCtx *ctx, const struct away_wish *wish);
 int away_may_go(void);
 void away_pause(void);
+void away_after_sleep(RedisModuleCtx *ctx);
 
 #endif /* TIDEPOOL_REDIS_AWAY_H */

@@ -16,7 +16,6 @@
 
 static tidepool_pool *pool;
 static unsigned int wait_us;
-static int has_loop;		/* the server says when it is about to sleep */
 static unsigned int clients, clients_before;	/* that asked since it has slept, and before that */
 static unsigned long long client;	/* the last one */
 static long long alone_since;	/* a client asks again and again, from then on; 0: it does not */
@@ -61,13 +60,13 @@ static void make(struct get **gets, unsigned int number)
 		note(gets[i], &calls[i]);
 }
 
-static void loop_event(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t what, void *data)
+/**
+ * gets_before_sleep() - get what is to be got together
+ */
+void gets_before_sleep(void)
 {
 	unsigned int number = count;
 
-	(void)ctx, (void)event, (void)data;
-	if (what != REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP)
-		return;
 	clients_before = clients;
 	clients = 0;
 	client = 0;
@@ -82,17 +81,14 @@ static void loop_event(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t wha
 
 /**
  * gets_begin() - have the server wait for gets
- * @ctx: as a module gets it
  * @from: the pool
- * @us: for how long it waits at most; 0: threads do
+ * @us: for how long it waits at most; 0: threads do, as they must where the server does not
+ *	call gets_before_sleep()
  */
-void gets_begin(RedisModuleCtx *ctx, tidepool_pool *from, unsigned int us)
+void gets_begin(tidepool_pool *from, unsigned int us)
 {
-	RedisModuleEvent loop = { .id = REDISMODULE_EVENT_EVENTLOOP, .dataver = 1 };
-
 	pool = from;
 	wait_us = us;
-	has_loop = us && RedisModule_SubscribeToServerEvent(ctx, loop, loop_event) == REDISMODULE_OK;
 }
 
 /* A long pipeline of one client must not hold up the others. */
@@ -113,7 +109,7 @@ enum gets_turn gets_turn(unsigned long long from)
 
 	clients += !again;
 	client = from;
-	if (!has_loop || count == MOST || rests())
+	if (!wait_us || count == MOST || rests())
 		return GETS_LATER;
 	if (clients > 1 || clients_before > 1 || (again && is_long()))
 		return GETS_TOGETHER;

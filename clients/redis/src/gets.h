@@ -7,8 +7,6 @@
 
 #include <tidepool.h>
 
-#include "api.h"
-
 #define GETS_ROOM	65536	/* bytes of a value that no thread gets */
 #define GETS_WAIT_US	3000
 #define GETS_MOST_US	100000
@@ -36,7 +34,8 @@ struct get {
 	void (*done)(struct get *get);
 };
 
-void gets_begin(RedisModuleCtx *ctx, tidepool_pool *pool, unsigned int wait_us);
+void gets_begin(tidepool_pool *pool, unsigned int wait_us);
+void gets_before_sleep(void);
 enum gets_turn gets_turn(unsigned long long from);
 void gets_alone(struct get *get);
 void gets_together(struct get *get);

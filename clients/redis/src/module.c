@@ -525,7 +525,25 @@ static int wish_read(RedisModuleCtx *ctx, struct wish *wish, RedisModuleString *
 	return REDISMODULE_OK;
 }
 
-static int begin(RedisModuleCtx *ctx, const struct wish *wish)
+/* A module has one function for each kind of event. */
+static void loop_event(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t what, void *data)
+{
+	(void)event, (void)data;
+	if (what == REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP)
+		gets_before_sleep();
+	else if (what == REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP)
+		away_after_sleep(ctx);
+}
+
+/* Whether the server says when it is about to sleep, and has slept: since 7.0. */
+static int subscribe_to_loop(RedisModuleCtx *ctx)
+{
+	RedisModuleEvent loop = { .id = REDISMODULE_EVENT_EVENTLOOP, .dataver = 1 };
+
+	return RedisModule_SubscribeToServerEvent(ctx, loop, loop_event) == REDISMODULE_OK;
+}
+
+static int begin(RedisModuleCtx *ctx, struct wish *wish)
 {
 	int error;
 
@@ -534,11 +552,12 @@ static int begin(RedisModuleCtx *ctx, const struct wish *wish)
 		RedisModule_Log(ctx, "warning", "pool '%s': %s", wish->name, tidepool_strerror(errno));
 		return REDISMODULE_ERR;
 	}
+	wish->away.has_loop = subscribe_to_loop(ctx);
 	error = jobs_start(wish->threads);
 	if (error)
 		RedisModule_Log(ctx, "warning", "THREADS %u: %s", wish->threads, strerror(error));
 	else if (!wish->transparent || !transparent_begin(ctx, &wish->away, wish->limits.quota)) {
-		gets_begin(ctx, pool, wish->wait_us);
+		gets_begin(pool, wish->away.has_loop ? wish->wait_us : 0);
 		return REDISMODULE_OK;
 	}
 	jobs_stop();
