@@ -1,4 +1,4 @@
-//! How long a get of a page takes over loopback, by who serves it: the runtime, as in the daemon, or a thread that blocks.
+//! How long a get of a page takes over loopback, by who serves it: a thread that blocks, as in the daemon, or the runtime.
 //!
 //! All read one shelf, by turns, for one client. Prints a line of JSON for each: p50 and p99 in microseconds, the medians of
 //! all turns.
@@ -6,20 +6,20 @@
 //!     node-lender/cargo run --release --example roundtrip [GETS [TURNS]]
 
 use std::error::Error;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use node_lender::budget::Budget;
 use node_lender::identity::Identity;
 use node_lender::link::{Link, Reply};
 use node_lender::seal::{KEY, Keys, Sealer};
-use node_lender::serve;
+use node_lender::serve::Newcomer;
 use node_lender::session::{Allowance, Borrower, Terms};
 use node_lender::shelf::{Found, NOTE_COST};
 use node_lender::wire::{self, Channel, DATA_ITEM, FRAME, GET_ITEM, Hello, Kind, MOST, PAGE, PageId, TAG};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::runtime::{Builder, Runtime};
 
 const FILE: u64 = 7;
@@ -29,10 +29,8 @@ const SIZE: u64 = PAGES * (PAGE + NOTE_COST) as u64;
 const KEYS: ([u8; KEY], [u8; KEY]) = ([1; KEY], [2; KEY]);
 const HELLO: Hello =
     Hello { session: 1, resume: 0, version: 0, size: SIZE, features: 0, channel: Channel::Get, limits: MOST };
-/// What a connection has in the daemon: its buffer, how long a borrower may be silent, and a frame under way.
+/// Read at once, as in the daemon.
 const AHEAD: usize = 4096;
-const SILENCE: Duration = Duration::from_secs(15);
-const FRAME_TIME: Duration = Duration::from_secs(5);
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -124,55 +122,46 @@ fn fill(borrower: &Borrower) -> io::Result<()> {
     shelf.settle()
 }
 
-/// The daemon's own way: a task of the runtime serves the connection.
+/// The daemon's own way: threads of the connection's own, which wait in its socket.
+fn serve_by_thread(borrower: &Arc<Borrower>) -> Result<Client> {
+    let (client, stream) = connected()?;
+    let (link, inbound) = Link::new(stream, Keys::new(&mut KEYS.clone()), Channel::Get, MOST, 1)?;
+    let newcomer = Newcomer { borrower: Arc::clone(borrower), hello: HELLO, link: Arc::new(link), inbound };
+    newcomer.start(|why| eprintln!("not served: {why}"))?;
+    let mut client = Client::new(client);
+    client.frame()?; // the grant
+    fill(borrower)?;
+    Ok(client)
+}
+
+/// The other way: a task of the runtime, without any deadlines, which would cost it more.
 fn serve_by(runtime: &Runtime, borrower: &Arc<Borrower>) -> Result<Client> {
     let (client, stream) = connected()?;
     stream.set_nonblocking(true)?;
-    let attached = runtime.block_on(async {
-        let stream = tokio::net::TcpStream::from_std(stream)?;
-        let (link, inbound) = Link::new(stream, Keys::new(&mut KEYS.clone()), Channel::Get, MOST, 1);
-        Ok::<_, Box<dyn Error + Send + Sync>>((borrower.attach(Arc::new(link), &HELLO).await?, inbound))
-    });
-    let (attached, inbound) = attached?;
-    fill(borrower)?;
-    runtime.spawn(serve::serve(attached, inbound));
-    Ok(Client::new(client))
-}
-
-/// What is sent on a connection: notices and acknowledgements would be, from other threads.
-struct Out {
-    stream: TcpStream,
-    sealer: Sealer,
-}
-
-/// The other way: a thread of the connection's own, which waits in its socket.
-fn serve_by_thread(borrower: &Arc<Borrower>) -> Result<Client> {
-    let (client, stream) = connected()?;
-    stream.set_read_timeout(Some(SILENCE))?;
-    stream.set_write_timeout(Some(FRAME_TIME))?;
     let (borrower, keys) = (Arc::clone(borrower), Keys::new(&mut KEYS.clone()));
-    let read = BufReader::with_capacity(AHEAD, stream.try_clone()?);
-    let out = Mutex::new(Out { stream, sealer: keys.send });
-    thread::spawn(move || serve_gets(&borrower, read, keys.receive, &out));
+    let stream = runtime.block_on(async { tokio::net::TcpStream::from_std(stream) })?;
+    runtime.spawn(serve_gets(borrower, stream, keys));
     Ok(Client::new(client))
 }
 
-/// Until the client hangs up. A socket's own time limits are all that it has of deadlines, which is a thread's best.
-fn serve_gets(borrower: &Borrower, mut read: impl Read, mut sealer: Sealer, out: &Mutex<Out>) -> Result<()> {
-    let mut reply = Reply::new();
+/// Until the client hangs up.
+async fn serve_gets(borrower: Arc<Borrower>, stream: tokio::net::TcpStream, mut keys: Keys) -> Result<()> {
+    let (read, mut write) = stream.into_split();
+    let mut read = BufReader::with_capacity(AHEAD, read);
+    let (mut reply, mut metadata) = (Reply::new(), Vec::new());
     loop {
         let mut header = [0; FRAME];
-        read.read_exact(&mut header)?;
+        read.read_exact(&mut header).await?;
         let expected = wire::expect(&header, Channel::Get, &MOST)?;
-        let mut metadata = vec![0; expected.metadata + TAG];
-        read.read_exact(&mut metadata)?;
-        let tag = metadata.split_off(expected.metadata);
-        sealer.open(&header, &mut metadata, tag[..].try_into()?)?;
-        let hits = look_up(borrower, &metadata, &mut reply)?;
+        metadata.resize(expected.metadata + TAG, 0);
+        read.read_exact(&mut metadata).await?;
+        let (asked, tag) = metadata.split_at_mut(expected.metadata);
+        keys.receive.open(&header, asked, (&*tag).try_into()?)?;
+        let hits = look_up(&borrower, asked, &mut reply)?;
         let header = wire::frame(Kind::Data, 0, 1, expected.id, DATA_ITEM, hits * PAGE);
-        let mut out = out.lock().expect("nobody panics with it");
-        send(&mut out, reply.finish(header, DATA_ITEM, hits))?;
-        reply.shrink();
+        let frame = reply.finish(header, DATA_ITEM, hits);
+        seal(&mut keys.send, frame);
+        write.write_all(frame).await?;
     }
 }
 
@@ -187,11 +176,10 @@ fn look_up(borrower: &Borrower, metadata: &[u8], reply: &mut Reply) -> Result<us
     Ok(1)
 }
 
-fn send(out: &mut Out, frame: &mut [u8]) -> io::Result<()> {
+fn seal(sealer: &mut Sealer, frame: &mut [u8]) {
     let (header, rest) = frame.split_at_mut(FRAME);
     let (metadata, rest) = rest.split_at_mut(DATA_ITEM);
-    rest[..TAG].copy_from_slice(&out.sealer.seal(header, metadata));
-    out.stream.write_all(frame)
+    rest[..TAG].copy_from_slice(&sealer.seal(header, metadata));
 }
 
 /// One who serves, and what a get took of each turn: p50 and p99 in microseconds.
@@ -229,11 +217,11 @@ fn main() -> Result<()> {
     let (gets, turns) = (numbers.next().transpose()?.unwrap_or(2000), numbers.next().transpose()?.unwrap_or(15));
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     let lone = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let (one, other) = (borrower(), borrower());
+    let borrower = borrower();
     let mut sides = [
-        Side::new("the runtime", serve_by(&runtime, &one)?),
-        Side::new("the runtime, one thread", serve_by(&lone, &other)?),
-        Side::new("a thread that blocks", serve_by_thread(&one)?),
+        Side::new("a thread, as in the daemon", serve_by_thread(&borrower)?),
+        Side::new("the runtime", serve_by(&runtime, &borrower)?),
+        Side::new("the runtime, one thread", serve_by(&lone, &borrower)?),
     ];
     for _ in 0..turns {
         sides.iter_mut().try_for_each(|side| side.turn(gets))?;
