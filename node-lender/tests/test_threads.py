@@ -14,13 +14,14 @@ from test_handshake import hangs_up
 from test_lending import borrowing, page_of
 
 from bed.hostile import PlainBorrower
-from bed.protocol import FRAME, GET, PAGE, Borrower, KeyPair, Lane
+from bed.protocol import FRAME, GET, GET_MAX, PAGE, Borrower, KeyPair, Lane
 from bed.tidepool import wait_until
 
 BORROWERS, LANES = 64, 3  # beside GET and PUT channel
 THREADS = LANES + 3  # of a session: one for each connection, and one for notices
 EACH = 48 << 10  # bytes of a connection, its buffers and its thread included
-A_SECOND = 1.0
+ASKED = 16  # of 2 MiB, which is more than a connection ever holds
+A_SECOND, A_WHILE = 1.0, 0.3
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
@@ -121,8 +122,15 @@ def test_who_gets_no_thread_is_refused_and_nothing_else_happens(daemon: Daemon, 
             assert borrower.load(1, 1, 1) == page_of(1)
 
 
+def _stands_still(daemon: Daemon) -> bool:
+    """Whether it has answered somebody, and does so no more."""
+    before = daemon.lent()["gets"]
+    time.sleep(A_WHILE)
+    return 0 < before == daemon.lent()["gets"]
+
+
 def test_others_are_served_while_one_connection_is_stuck(daemon: Daemon) -> None:
-    """A reply fills the connection, notices wait behind it, and nobody reads: a lane of the same borrower is served.
+    """Replies fill the connection, notices wait behind them, and nobody reads: a lane of the same borrower is served.
 
     In the end the session is hung up on, with all of its threads.
     """
@@ -131,8 +139,10 @@ def test_others_are_served_while_one_connection_is_stuck(daemon: Daemon) -> None
         borrower.put_all(4096)
         with contextlib.closing(borrower.lane()) as lane:
             borrower.deafen()
-            borrower.ask(range(512))
-            wait_until("it is asked", lambda: daemon.lent()["gets"] >= 1)
+            for _ in range(ASKED):
+                borrower.ask(range(GET_MAX))
+            wait_until("it is stuck", lambda: _stands_still(daemon))
+            assert daemon.lent()["gets"] < ASKED
             daemon.config.borrowers[daemon.NAME].quota = 8 * MIB
             daemon.reload()
             wait_until("pages have gone", lambda: daemon.lent()["untold"] > 1000)
