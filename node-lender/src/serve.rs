@@ -279,14 +279,8 @@ fn serve_puts(borrower: &Borrower, inbound: &mut Inbound) -> Result<(), Ended> {
 /// Keeps pages; a bit for each that is here now.
 fn keep(borrower: &Borrower, frame: &Frame, pages: &[u8]) -> u64 {
     let mut shelf = borrower.shelf_mut();
-    let mut kept = 0u64;
-    for (place, ((id, tag), page)) in wire::put_items(&frame.metadata).zip(pages.chunks_exact(PAGE)).enumerate() {
-        let page = page.try_into().expect("the size is a page's");
-        kept |= u64::from(shelf.put(id, tag, page)) << place;
-    }
-    for (place, (id, _)) in wire::put_items(&frame.metadata).enumerate() {
-        kept &= !(u64::from(!shelf.has(&id)) << place); // those behind it may have taken its place
-    }
+    let pages = pages.chunks_exact(PAGE).map(|page| page.try_into().expect("the size is a page's"));
+    let kept = shelf.put_all(wire::put_items(&frame.metadata).zip(pages));
     if let Err(error) = shelf.settle() {
         tracing::warn!(borrower = borrower.name, %error, "pages stay with the kernel as used");
     }
