@@ -19,8 +19,9 @@ use node_lender::serve::Newcomer;
 use node_lender::session::{Allowance, Borrower, Terms};
 use node_lender::shelf::{Found, NOTE_COST};
 use node_lender::wire::{self, Channel, DATA_ITEM, FRAME, GET_ITEM, Hello, Kind, MOST, PAGE, PageId, TAG};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
 
 const FILE: u64 = 7;
 const PAGES: u64 = 4096;
@@ -29,8 +30,10 @@ const SIZE: u64 = PAGES * (PAGE + NOTE_COST) as u64;
 const KEYS: ([u8; KEY], [u8; KEY]) = ([1; KEY], [2; KEY]);
 const HELLO: Hello =
     Hello { session: 1, resume: 0, version: 0, size: SIZE, features: 0, channel: Channel::Get, limits: MOST };
-/// Read at once, as in the daemon.
+/// What a connection has in the daemon: its buffer, how long a borrower may be silent, and a frame under way.
 const AHEAD: usize = 4096;
+const SILENCE: Duration = Duration::from_secs(15);
+const FRAME_TIME: Duration = Duration::from_secs(5);
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -134,7 +137,7 @@ fn serve_by_thread(borrower: &Arc<Borrower>) -> Result<Client> {
     Ok(client)
 }
 
-/// The other way: a task of the runtime, without any deadlines, which would cost it more.
+/// The other way: a task of the runtime.
 fn serve_by(runtime: &Runtime, borrower: &Arc<Borrower>) -> Result<Client> {
     let (client, stream) = connected()?;
     stream.set_nonblocking(true)?;
@@ -144,24 +147,25 @@ fn serve_by(runtime: &Runtime, borrower: &Arc<Borrower>) -> Result<Client> {
     Ok(Client::new(client))
 }
 
-/// Until the client hangs up.
+/// Until the client hangs up, or takes too long.
 async fn serve_gets(borrower: Arc<Borrower>, stream: tokio::net::TcpStream, mut keys: Keys) -> Result<()> {
     let (read, mut write) = stream.into_split();
     let mut read = BufReader::with_capacity(AHEAD, read);
     let (mut reply, mut metadata) = (Reply::new(), Vec::new());
     loop {
         let mut header = [0; FRAME];
-        read.read_exact(&mut header).await?;
+        timeout(SILENCE, read.fill_buf()).await??;
+        timeout(FRAME_TIME, read.read_exact(&mut header)).await??;
         let expected = wire::expect(&header, Channel::Get, &MOST)?;
         metadata.resize(expected.metadata + TAG, 0);
-        read.read_exact(&mut metadata).await?;
+        timeout(FRAME_TIME, read.read_exact(&mut metadata)).await??;
         let (asked, tag) = metadata.split_at_mut(expected.metadata);
         keys.receive.open(&header, asked, (&*tag).try_into()?)?;
         let hits = look_up(&borrower, asked, &mut reply)?;
         let header = wire::frame(Kind::Data, 0, 1, expected.id, DATA_ITEM, hits * PAGE);
         let frame = reply.finish(header, DATA_ITEM, hits);
         seal(&mut keys.send, frame);
-        write.write_all(frame).await?;
+        timeout(FRAME_TIME, write.write_all(frame)).await??;
     }
 }
 

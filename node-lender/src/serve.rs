@@ -95,19 +95,18 @@ struct Notifier {
 impl Notifier {
     /// One that waits until it is told to begin.
     fn start(borrower: &Arc<Borrower>, link: &Arc<Link>) -> io::Result<Self> {
-        let (begin, begun) = mpsc::channel();
-        let (borrower, link) = (Arc::clone(borrower), Arc::clone(link));
-        let thread = start_thread("notices", {
-            let (borrower, link) = (Arc::clone(&borrower), Arc::clone(&link));
-            move || {
-                if begun.recv().is_ok()
-                    && let Err(why) = tell(&borrower, &link)
-                {
-                    tracing::debug!(borrower = borrower.name, %why, "notices ended");
-                    link.shut();
-                }
+        let (begin, begun) = mpsc::channel::<()>();
+        let (whom, on) = (Arc::clone(borrower), Arc::clone(link));
+        let thread = start_thread("notices", move || {
+            if begun.recv().is_err() {
+                return; // the connection has become part of no session
+            }
+            if let Err(why) = tell(&whom, &on) {
+                tracing::debug!(borrower = whom.name, %why, "notices ended");
+                on.shut();
             }
         })?;
+        let (borrower, link) = (Arc::clone(borrower), Arc::clone(link));
         Ok(Self { borrower, link, begin: Some(begin), thread: Some(thread) })
     }
 
