@@ -82,6 +82,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         return Ok(());
     }
     segment::check_kernel()?;
+    segment::keep_no_large_heaps();
     let listeners = Listeners {
         borrowers: listen(config.listen, "listen")?,
         metrics: config.metrics.map(|address| listen(address, "metrics")).transpose()?,

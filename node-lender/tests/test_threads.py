@@ -14,7 +14,7 @@ from test_handshake import hangs_up
 from test_lending import borrowing, page_of
 
 from bed.hostile import PlainBorrower
-from bed.protocol import FRAME, GET, GET_MAX, PAGE, Borrower, KeyPair, Lane
+from bed.protocol import DATA, FRAME, GET, GET_ITEM, GET_MAX, NUMBER, PAGE, Borrower, KeyPair, Lane
 from bed.tidepool import wait_until
 
 BORROWERS, LANES = 64, 3  # beside GET and PUT channel
@@ -90,6 +90,22 @@ def test_64_borrowers_have_five_connections_each() -> None:
             assert cost < BORROWERS * (_first_page() + (LANES + 2) * EACH)
         wait_until("no thread is left", lambda: _threads(daemon) == before)
         assert {one["connections"] for one in daemon.state()["borrowers"]} == {0}
+
+
+def test_threads_keep_no_memory_of_large_replies(daemon: Daemon) -> None:
+    """Two MiB are asked for on each of four lanes, again and again: afterwards nothing is left of that."""
+    with borrowing(daemon) as borrower, contextlib.ExitStack() as stack:
+        borrower.put_all(GET_MAX)
+        before = _private(daemon)
+        lanes = [borrower, *(stack.enter_context(contextlib.closing(borrower.lane())) for _ in range(LANES))]
+        items = NUMBER.pack(borrower.FILE) + b"".join(GET_ITEM.pack(index, index + 1) for index in range(GET_MAX))
+        for _ in range(3):
+            for lane in lanes:
+                lane.get.send(GET, GET_MAX, 9, items)
+            for lane in lanes:
+                while lane.get.receive().kind != DATA:
+                    pass
+        wait_until("it is given back", lambda: _private(daemon) - before < len(lanes) * EACH)
 
 
 def _limited(threads: int) -> tuple[str, ...]:
