@@ -1,4 +1,4 @@
-//! How long a get of a page takes over loopback, by who serves it: the runtime, as in the daemon, or a thread that blocks.
+//! How long a get of a page takes over loopback, by who serves it: a thread that blocks, as in the daemon, or the runtime.
 //!
 //! All read one shelf, by turns, for one client. Prints a line of JSON for each: p50 and p99 in microseconds, the medians of
 //! all turns.
@@ -6,21 +6,22 @@
 //!     node-lender/cargo run --release --example roundtrip [GETS [TURNS]]
 
 use std::error::Error;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use node_lender::budget::Budget;
 use node_lender::identity::Identity;
 use node_lender::link::{Link, Reply};
 use node_lender::seal::{KEY, Keys, Sealer};
-use node_lender::serve;
+use node_lender::serve::Newcomer;
 use node_lender::session::{Allowance, Borrower, Terms};
 use node_lender::shelf::{Found, NOTE_COST};
 use node_lender::wire::{self, Channel, DATA_ITEM, FRAME, GET_ITEM, Hello, Kind, MOST, PAGE, PageId, TAG};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
 
 const FILE: u64 = 7;
 const PAGES: u64 = 4096;
@@ -124,55 +125,47 @@ fn fill(borrower: &Borrower) -> io::Result<()> {
     shelf.settle()
 }
 
-/// The daemon's own way: a task of the runtime serves the connection.
+/// The daemon's own way: threads of the connection's own, which wait in its socket.
+fn serve_by_thread(borrower: &Arc<Borrower>) -> Result<Client> {
+    let (client, stream) = connected()?;
+    let (link, inbound) = Link::new(stream, Keys::new(&mut KEYS.clone()), Channel::Get, MOST, 1)?;
+    let newcomer = Newcomer { borrower: Arc::clone(borrower), hello: HELLO, link: Arc::new(link), inbound };
+    newcomer.start(|why| eprintln!("not served: {why}"))?;
+    let mut client = Client::new(client);
+    client.frame()?; // the grant
+    fill(borrower)?;
+    Ok(client)
+}
+
+/// The other way: a task of the runtime.
 fn serve_by(runtime: &Runtime, borrower: &Arc<Borrower>) -> Result<Client> {
     let (client, stream) = connected()?;
     stream.set_nonblocking(true)?;
-    let attached = runtime.block_on(async {
-        let stream = tokio::net::TcpStream::from_std(stream)?;
-        let (link, inbound) = Link::new(stream, Keys::new(&mut KEYS.clone()), Channel::Get, MOST, 1);
-        Ok::<_, Box<dyn Error + Send + Sync>>((borrower.attach(Arc::new(link), &HELLO).await?, inbound))
-    });
-    let (attached, inbound) = attached?;
-    fill(borrower)?;
-    runtime.spawn(serve::serve(attached, inbound));
-    Ok(Client::new(client))
-}
-
-/// What is sent on a connection: notices and acknowledgements would be, from other threads.
-struct Out {
-    stream: TcpStream,
-    sealer: Sealer,
-}
-
-/// The other way: a thread of the connection's own, which waits in its socket.
-fn serve_by_thread(borrower: &Arc<Borrower>) -> Result<Client> {
-    let (client, stream) = connected()?;
-    stream.set_read_timeout(Some(SILENCE))?;
-    stream.set_write_timeout(Some(FRAME_TIME))?;
     let (borrower, keys) = (Arc::clone(borrower), Keys::new(&mut KEYS.clone()));
-    let read = BufReader::with_capacity(AHEAD, stream.try_clone()?);
-    let out = Mutex::new(Out { stream, sealer: keys.send });
-    thread::spawn(move || serve_gets(&borrower, read, keys.receive, &out));
+    let stream = runtime.block_on(async { tokio::net::TcpStream::from_std(stream) })?;
+    runtime.spawn(serve_gets(borrower, stream, keys));
     Ok(Client::new(client))
 }
 
-/// Until the client hangs up. A socket's own time limits are all that it has of deadlines, which is a thread's best.
-fn serve_gets(borrower: &Borrower, mut read: impl Read, mut sealer: Sealer, out: &Mutex<Out>) -> Result<()> {
-    let mut reply = Reply::new();
+/// Until the client hangs up, or takes too long.
+async fn serve_gets(borrower: Arc<Borrower>, stream: tokio::net::TcpStream, mut keys: Keys) -> Result<()> {
+    let (read, mut write) = stream.into_split();
+    let mut read = BufReader::with_capacity(AHEAD, read);
+    let (mut reply, mut metadata) = (Reply::new(), Vec::new());
     loop {
         let mut header = [0; FRAME];
-        read.read_exact(&mut header)?;
+        timeout(SILENCE, read.fill_buf()).await??;
+        timeout(FRAME_TIME, read.read_exact(&mut header)).await??;
         let expected = wire::expect(&header, Channel::Get, &MOST)?;
-        let mut metadata = vec![0; expected.metadata + TAG];
-        read.read_exact(&mut metadata)?;
-        let tag = metadata.split_off(expected.metadata);
-        sealer.open(&header, &mut metadata, tag[..].try_into()?)?;
-        let hits = look_up(borrower, &metadata, &mut reply)?;
+        metadata.resize(expected.metadata + TAG, 0);
+        timeout(FRAME_TIME, read.read_exact(&mut metadata)).await??;
+        let (asked, tag) = metadata.split_at_mut(expected.metadata);
+        keys.receive.open(&header, asked, (&*tag).try_into()?)?;
+        let hits = look_up(&borrower, asked, &mut reply)?;
         let header = wire::frame(Kind::Data, 0, 1, expected.id, DATA_ITEM, hits * PAGE);
-        let mut out = out.lock().expect("nobody panics with it");
-        send(&mut out, reply.finish(header, DATA_ITEM, hits))?;
-        reply.shrink();
+        let frame = reply.finish(header, DATA_ITEM, hits);
+        seal(&mut keys.send, frame);
+        timeout(FRAME_TIME, write.write_all(frame)).await??;
     }
 }
 
@@ -187,11 +180,10 @@ fn look_up(borrower: &Borrower, metadata: &[u8], reply: &mut Reply) -> Result<us
     Ok(1)
 }
 
-fn send(out: &mut Out, frame: &mut [u8]) -> io::Result<()> {
+fn seal(sealer: &mut Sealer, frame: &mut [u8]) {
     let (header, rest) = frame.split_at_mut(FRAME);
     let (metadata, rest) = rest.split_at_mut(DATA_ITEM);
-    rest[..TAG].copy_from_slice(&out.sealer.seal(header, metadata));
-    out.stream.write_all(frame)
+    rest[..TAG].copy_from_slice(&sealer.seal(header, metadata));
 }
 
 /// One who serves, and what a get took of each turn: p50 and p99 in microseconds.
@@ -229,11 +221,11 @@ fn main() -> Result<()> {
     let (gets, turns) = (numbers.next().transpose()?.unwrap_or(2000), numbers.next().transpose()?.unwrap_or(15));
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     let lone = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let (one, other) = (borrower(), borrower());
+    let borrower = borrower();
     let mut sides = [
-        Side::new("the runtime", serve_by(&runtime, &one)?),
-        Side::new("the runtime, one thread", serve_by(&lone, &other)?),
-        Side::new("a thread that blocks", serve_by_thread(&one)?),
+        Side::new("a thread, as in the daemon", serve_by_thread(&borrower)?),
+        Side::new("the runtime", serve_by(&runtime, &borrower)?),
+        Side::new("the runtime, one thread", serve_by(&lone, &borrower)?),
     ];
     for _ in 0..turns {
         sides.iter_mut().try_for_each(|side| side.turn(gets))?;

@@ -99,9 +99,9 @@ pub async fn serve_metrics(lender: Arc<Lender>, listener: TcpListener) {
         let Some((stream, address)) = accepted(listener.accept().await).await else { continue };
         let (lender, visitors) = (Arc::clone(&lender), Arc::clone(&visitors));
         tokio::spawn(async move {
-            let visitor = visitors.admit(number, address.ip());
+            let mut visitor = visitors.admit(number, address.ip());
             tokio::select! {
-                () = visitor.cut.cancelled() => (),
+                _ = &mut visitor.cut => (),
                 () = serve_visitor(lender, stream) => (),
             }
         });

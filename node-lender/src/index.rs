@@ -1,9 +1,7 @@
 //! Which slot has a page: a tree in the order of keys, whose links are two numbers in each slot's own note.
 //!
 //! A treap: balanced by priorities that nobody outside can foresee, so that no choice of keys makes it deep. It allocates
-//! nothing; what it costs is in the notes.
-
-use std::cmp::Ordering;
+//! nothing; what it costs is in the notes. No function calls itself, so a thread needs little stack.
 
 /// No slot.
 pub const NONE: u32 = u32::MAX;
@@ -67,75 +65,81 @@ impl Index {
         found
     }
 
-    /// Takes a slot in whose key no other has.
+    /// Takes a slot in, whose key no other has.
     pub fn insert<N: Nodes>(&mut self, nodes: &mut N, slot: u32) {
-        self.root = insert(nodes, self.root, slot);
+        let (key, priority) = (nodes.key(slot), nodes.priority(slot));
+        let (mut place, mut at) = (Place::Root, self.root);
+        while at != NONE && nodes.priority(at) >= priority {
+            (place, at) = towards(nodes, &key, at);
+        }
+        self.hang(nodes, place, slot);
+        self.split(nodes, at, &key, slot);
     }
 
     /// Takes a slot out that is in.
     pub fn remove<N: Nodes>(&mut self, nodes: &mut N, slot: u32) {
         let key = nodes.key(slot);
-        self.root = remove(nodes, self.root, &key);
+        let (mut place, mut at) = (Place::Root, self.root);
+        while at != slot {
+            (place, at) = towards(nodes, &key, at);
+        }
+        self.merge(nodes, nodes.below(slot), place);
+    }
+
+    /// What was below `at` goes below a new slot: those with lesser keys to the left, and the others to the right.
+    fn split<N: Nodes>(&mut self, nodes: &mut N, mut at: u32, key: &N::Key, slot: u32) {
+        let (mut less, mut rest) = (Place::Left(slot), Place::Right(slot));
+        while at != NONE {
+            let below = nodes.below(at);
+            if nodes.key(at) < *key {
+                self.hang(nodes, less, at);
+                (less, at) = (Place::Right(at), below.right);
+            } else {
+                self.hang(nodes, rest, at);
+                (rest, at) = (Place::Left(at), below.left);
+            }
+        }
+        self.hang(nodes, less, NONE);
+        self.hang(nodes, rest, NONE);
+    }
+
+    /// What was below a slot goes to where that was.
+    fn merge<N: Nodes>(&mut self, nodes: &mut N, below: Links, mut place: Place) {
+        let Links { mut left, mut right } = below;
+        while left != NONE && right != NONE {
+            if nodes.priority(left) > nodes.priority(right) {
+                self.hang(nodes, place, left);
+                (place, left) = (Place::Right(left), nodes.below(left).right);
+            } else {
+                self.hang(nodes, place, right);
+                (place, right) = (Place::Left(right), nodes.below(right).left);
+            }
+        }
+        self.hang(nodes, place, if left == NONE { right } else { left });
+    }
+
+    fn hang<N: Nodes>(&mut self, nodes: &mut N, place: Place, slot: u32) {
+        match place {
+            Place::Root => self.root = slot,
+            Place::Left(above) => nodes.links(above).left = slot,
+            Place::Right(above) => nodes.links(above).right = slot,
+        }
     }
 }
 
-fn insert<N: Nodes>(nodes: &mut N, root: u32, slot: u32) -> u32 {
-    let key = nodes.key(slot);
-    if root == NONE || nodes.priority(slot) > nodes.priority(root) {
-        let (left, right) = split(nodes, root, &key);
-        *nodes.links(slot) = Links { left, right };
-        return slot;
-    }
-    if key < nodes.key(root) {
-        let left = nodes.below(root).left;
-        nodes.links(root).left = insert(nodes, left, slot);
-    } else {
-        let right = nodes.below(root).right;
-        nodes.links(root).right = insert(nodes, right, slot);
-    }
-    root
+/// The place below a slot where a key belongs, and the slot that is there.
+fn towards<N: Nodes>(nodes: &N, key: &N::Key, at: u32) -> (Place, u32) {
+    let below = nodes.below(at);
+    if *key < nodes.key(at) { (Place::Left(at), below.left) } else { (Place::Right(at), below.right) }
 }
 
-fn remove<N: Nodes>(nodes: &mut N, root: u32, key: &N::Key) -> u32 {
-    let Links { left, right } = nodes.below(root);
-    match key.cmp(&nodes.key(root)) {
-        Ordering::Equal => return merge(nodes, left, right),
-        Ordering::Less => nodes.links(root).left = remove(nodes, left, key),
-        Ordering::Greater => nodes.links(root).right = remove(nodes, right, key),
-    }
-    root
-}
-
-/// Those with lesser keys, and the others.
-fn split<N: Nodes>(nodes: &mut N, root: u32, key: &N::Key) -> (u32, u32) {
-    if root == NONE {
-        return (NONE, NONE);
-    }
-    let Links { left, right } = nodes.below(root);
-    if nodes.key(root) < *key {
-        let (less, rest) = split(nodes, right, key);
-        nodes.links(root).right = less;
-        (root, rest)
-    } else {
-        let (less, rest) = split(nodes, left, key);
-        nodes.links(root).left = rest;
-        (less, root)
-    }
-}
-
-fn merge<N: Nodes>(nodes: &mut N, left: u32, right: u32) -> u32 {
-    if left == NONE || right == NONE {
-        return if left == NONE { right } else { left };
-    }
-    if nodes.priority(left) > nodes.priority(right) {
-        let below = nodes.below(left).right;
-        nodes.links(left).right = merge(nodes, below, right);
-        left
-    } else {
-        let below = nodes.below(right).left;
-        nodes.links(right).left = merge(nodes, left, below);
-        right
-    }
+/// Where a slot hangs.
+#[derive(Clone, Copy)]
+enum Place {
+    Root,
+    /// Of which slot.
+    Left(u32),
+    Right(u32),
 }
 
 #[cfg(test)]
@@ -172,6 +176,13 @@ mod tests {
         1 + depth(nodes, below.left).max(depth(nodes, below.right))
     }
 
+    /// Whether none has a higher priority than the one above it: that is what keeps it balanced.
+    fn is_heap(nodes: &Plain, root: u32) -> bool {
+        let Links { left, right } = nodes.below(root);
+        let below = [left, right].into_iter().filter(|&slot| slot != NONE);
+        below.into_iter().all(|slot| nodes.priority(slot) <= nodes.priority(root) && is_heap(nodes, slot))
+    }
+
     proptest! {
         /// After whatever comes and goes it finds what the standard library's map finds.
         #[test]
@@ -190,6 +201,7 @@ mod tests {
             }
             prop_assert_eq!(index.from(&nodes, &asked), map.range(asked..).next().map(|(_, &slot)| slot));
             prop_assert_eq!(index.find(&nodes, &asked), map.get(&asked).copied());
+            prop_assert!(index.root == NONE || is_heap(&nodes, index.root));
         }
     }
 

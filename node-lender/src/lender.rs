@@ -17,8 +17,8 @@ use crate::identity::{Identity, Own};
 use crate::link::Link;
 use crate::node::{self, Memory};
 use crate::seal::Keys;
-use crate::serve;
-use crate::session::{Attached, Borrower, NotNow};
+use crate::serve::{Newcomer, NotServed};
+use crate::session::{Borrower, NotNow};
 use crate::shelf::NOTE_COST;
 use crate::sparing::Sparing;
 use crate::strangers::Strangers;
@@ -43,7 +43,7 @@ enum Turned {
     #[error("{1}: {0:?}")]
     NotWelcome(Verdict, Identity),
     #[error(transparent)]
-    NotNow(#[from] NotNow),
+    NotServed(#[from] NotServed),
     #[error("it had to make room for others")]
     Cut,
 }
@@ -162,28 +162,30 @@ impl Lender {
 
     async fn meet(self: Arc<Self>, stream: TcpStream, address: IpAddr) {
         let ordinal = self.accepted.fetch_add(1, Ordering::Relaxed) + 1;
-        match self.welcome(stream, address, ordinal).await {
-            Ok((attached, inbound)) => serve::serve(attached, inbound).await,
-            Err(why) => {
-                self.rejected.fetch_add(1, Ordering::Relaxed);
-                if let Some(left_out) = self.refusals.may(std::time::Instant::now()) {
-                    tracing::info!(%address, %why, left_out, "connection refused");
-                }
-            }
+        let lender = Arc::clone(&self);
+        let refused = move |why: NotServed| lender.refuse(address, &why.into());
+        let started = match self.welcome(stream, address, ordinal).await {
+            Ok(newcomer) => newcomer.start(refused).map_err(Turned::from),
+            Err(why) => Err(why),
+        };
+        if let Err(why) = started {
+            self.refuse(address, &why);
+        }
+    }
+
+    fn refuse(&self, address: IpAddr, why: &Turned) {
+        self.rejected.fetch_add(1, Ordering::Relaxed);
+        if let Some(left_out) = self.refusals.may(std::time::Instant::now()) {
+            tracing::info!(%address, %why, left_out, "connection refused");
         }
     }
 
     /// Nothing but its own state is changed before the handshake is over.
-    async fn welcome(
-        &self,
-        mut stream: TcpStream,
-        address: IpAddr,
-        ordinal: u64,
-    ) -> Result<(Attached, crate::link::Inbound), Turned> {
+    async fn welcome(&self, mut stream: TcpStream, address: IpAddr, ordinal: u64) -> Result<Newcomer, Turned> {
         let deadline = Instant::now() + STRANGER;
-        let stranger = self.strangers.admit(ordinal, address);
+        let mut stranger = self.strangers.admit(ordinal, address);
         let met = tokio::select! {
-            () = stranger.cut.cancelled() => Err(Turned::Cut),
+            _ = &mut stranger.cut => Err(Turned::Cut),
             met = tokio::time::timeout_at(deadline, self.shake_hands_or_part(&mut stream)) => {
                 met.unwrap_or_else(|_| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()))
             }
@@ -193,10 +195,12 @@ impl Lender {
         let borrower = self.known(&peer).ok_or(Turned::NotWelcome(Verdict::Unknown, peer))?; // it may be gone by now
         let limits = match hello.channel {
             Channel::Get => MOST.agree(&hello.limits),
-            Channel::Put | Channel::Lane => borrower.limits(hello.session).ok_or(NotNow::NoRoom)?,
+            Channel::Put | Channel::Lane => {
+                borrower.limits(hello.session).ok_or(NotNow::NoRoom).map_err(NotServed::from)?
+            }
         };
-        let (link, inbound) = Link::new(stream, keys, hello.channel, limits, ordinal);
-        Ok((borrower.attach(Arc::new(link), &hello).await?, inbound))
+        let (link, inbound) = Link::new(stream.into_std()?, keys, hello.channel, limits, ordinal)?;
+        Ok(Newcomer { borrower, hello, link: Arc::new(link), inbound })
     }
 
     /// Whoever is refused has some time to hear why.

@@ -4,13 +4,14 @@
 //!
 //! - [`wire`], [`seal`]: protocol 3, `kernel-module/PROTOCOL.md`
 //! - [`handshake`], [`identity`]: who a peer is; [`strangers`], [`sparing`]: of whom that is not known yet
-//! - [`link`]: a connection
+//! - [`link`]: a connection; [`bell`]: what a thread waits for beside one
 //! - [`budget`], [`index`], [`notices`], [`shelf`]: pages, in memory that the kernel may take
 //! - [`session`], [`unwanted`], [`serve`]: what there is with a borrower, what it needs no more, and what it is answered
 //! - [`node`], [`config`]: what the node has, and what an administrator wants
 //! - [`lender`]: the whole; [`upkeep`]: what it does by itself
 //! - [`state`], [`control`]: for those who run it; [`privileges`]: what it does without
 
+pub mod bell;
 pub mod budget;
 pub mod config;
 pub mod control;

@@ -82,6 +82,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         return Ok(());
     }
     segment::check_kernel()?;
+    segment::keep_no_large_heaps();
     let listeners = Listeners {
         borrowers: listen(config.listen, "listen")?,
         metrics: config.metrics.map(|address| listen(address, "metrics")).transpose()?,
@@ -109,7 +110,8 @@ async fn lend(config: Config, path: PathBuf, listeners: Listeners) -> Result<(),
     tracing::info!(identity = %lender.identity(), %address, "lends");
     lender.conditions().iter().for_each(|one| tracing::warn!(reason = one.reason, "{}", one.message));
     let adopt = |listener| TcpListener::from_std(listener).map_err(|error| error.to_string());
-    look_after(Arc::clone(&lender));
+    let looked_after = Arc::clone(&lender);
+    std::thread::spawn(move || upkeep::look_after(&looked_after));
     tokio::spawn(Arc::clone(&lender).listen(adopt(listeners.borrowers)?));
     if let Some(listener) = listeners.metrics {
         if let Ok(address) = listener.local_addr() {
@@ -121,15 +123,6 @@ async fn lend(config: Config, path: PathBuf, listeners: Listeners) -> Result<(),
         tokio::spawn(control::listen(Arc::clone(&lender), listener, path.clone()));
     }
     until_told(signals, &lender, &path).await
-}
-
-/// On a thread of its own, which may leave to the runtime what takes long.
-fn look_after(lender: Arc<Lender>) {
-    let runtime = tokio::runtime::Handle::current();
-    std::thread::spawn(move || {
-        let _runtime = runtime.enter();
-        upkeep::look_after(&lender);
-    });
 }
 
 fn bind(path: &Path) -> Result<UnixListener, String> {

@@ -1,69 +1,163 @@
-//! What a lender answers, and what it says by itself.
+//! What a lender answers, and what it says by itself: a thread for each connection, and one more for notices.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::link::{Ended, Frame, Inbound, Link, Reply};
-use crate::session::{Attached, Borrower, count};
+use crate::session::{Attached, Borrower, NotNow, count};
 use crate::shelf::Found;
 use crate::unwanted::Unwanted;
-use crate::wire::{self, Channel, DATA_ITEM, EXCLUSIVE, Kind, NOTICE_MAX, PAGE, PUT_MAX, PageId};
+use crate::wire::{self, Channel, DATA_ITEM, EXCLUSIVE, Hello, Kind, NOTICE_MAX, PAGE, PUT_MAX, PageId};
 
 /// Notices wait so long for others.
 const TELL_DELAY: Duration = Duration::from_millis(50);
+/// Of a thread, which has all that is large elsewhere.
+const STACK: usize = 256 << 10;
 
-/// Serves a connection until it ends.
-pub async fn serve(attached: Attached, mut inbound: Inbound) {
-    let Attached { borrower, link, .. } = &attached;
-    let ended = match link.channel {
-        Channel::Get => serve_get_channel(&attached, &mut inbound).await,
-        Channel::Lane => serve_lane(borrower, link, &mut inbound).await,
-        Channel::Put => serve_puts(borrower, &mut inbound).await,
-    };
-    if let Err(Ended::Malformed(why)) = &ended {
+/// Why a connection is not served.
+#[derive(Debug, thiserror::Error)]
+pub enum NotServed {
+    /// Its session has no room for it.
+    #[error(transparent)]
+    NotNow(#[from] NotNow),
+    /// The kernel makes no more threads.
+    #[error("there is no thread to serve it: {0}")]
+    NoThread(#[from] io::Error),
+}
+
+/// A connection whose handshake is over, and that is part of no session yet.
+pub struct Newcomer {
+    /// Whose it is.
+    pub borrower: Arc<Borrower>,
+    /// What it wants.
+    pub hello: Hello,
+    /// What is sent on it.
+    pub link: Arc<Link>,
+    /// What it sends.
+    pub inbound: Inbound,
+}
+
+impl Newcomer {
+    /// Serves it on threads of its own until it ends, or says why not: then nothing of its session has changed.
+    pub fn start(self, refused: impl FnOnce(NotServed) + Send + 'static) -> Result<(), NotServed> {
+        let name = match self.link.channel {
+            Channel::Get => "get",
+            Channel::Put => "put",
+            Channel::Lane => "lane",
+        };
+        start_thread(name, move || self.serve().unwrap_or_else(refused))?;
+        Ok(())
+    }
+
+    fn serve(mut self) -> Result<(), NotServed> {
+        let notifier = match self.link.channel {
+            Channel::Get => Some(Notifier::start(&self.borrower, &self.link)?),
+            Channel::Put | Channel::Lane => None,
+        };
+        let attached = self.borrower.attach(Arc::clone(&self.link), &self.hello)?;
+        let notifier = notifier; // so it ends before the connection is part of its session no more
+        let ended = match &notifier {
+            Some(notifier) => serve_get_channel(&attached, &mut self.inbound, notifier),
+            None if self.link.channel == Channel::Put => serve_puts(&self.borrower, &mut self.inbound),
+            None => serve_lane(&self.borrower, &self.link, &mut self.inbound),
+        };
+        if let Err(why) = ended {
+            note(&self.borrower, &self.link, &why);
+        }
+        Ok(())
+    }
+}
+
+fn start_thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(name.to_owned()).stack_size(STACK).spawn(work)
+}
+
+fn note(borrower: &Borrower, link: &Link, why: &Ended) {
+    if let Ended::Malformed(why) = why {
         link.set_vital();
         count(&borrower.counts.bad_frames, 1);
         tracing::warn!(borrower = borrower.name, %why, "connection closed");
-    } else if let Err(why) = &ended {
+    } else {
         tracing::debug!(borrower = borrower.name, %why, "connection ended");
     }
 }
 
-async fn serve_get_channel(attached: &Attached, inbound: &mut Inbound) -> Result<(), Ended> {
+/// A thread that tells the borrower what it has not asked. It ends with this, and the connection with either.
+struct Notifier {
+    borrower: Arc<Borrower>,
+    link: Arc<Link>,
+    begin: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Notifier {
+    /// One that waits until it is told to begin.
+    fn start(borrower: &Arc<Borrower>, link: &Arc<Link>) -> io::Result<Self> {
+        let (begin, begun) = mpsc::channel::<()>();
+        let (whom, on) = (Arc::clone(borrower), Arc::clone(link));
+        let thread = start_thread("notices", move || {
+            if begun.recv().is_err() {
+                return; // the connection has become part of no session
+            }
+            if let Err(why) = tell(&whom, &on) {
+                tracing::debug!(borrower = whom.name, %why, "notices ended");
+                on.shut();
+            }
+        })?;
+        let (borrower, link) = (Arc::clone(borrower), Arc::clone(link));
+        Ok(Self { borrower, link, begin: Some(begin), thread: Some(thread) })
+    }
+
+    fn begin(&self) {
+        let _ = self.begin.as_ref().map(|begin| begin.send(())); // it is there until this goes
+    }
+}
+
+impl Drop for Notifier {
+    fn drop(&mut self) {
+        self.link.shut();
+        self.begin = None;
+        self.borrower.tell.wake();
+        let _ = self.thread.take().map(JoinHandle::join); // if it has panicked, that is in the log
+    }
+}
+
+fn serve_get_channel(attached: &Attached, inbound: &mut Inbound, notifier: &Notifier) -> Result<(), Ended> {
     let Attached { borrower, link, resumed } = attached;
     let (bytes, linger_ms, hold) = borrower.granted();
-    link.grant(bytes, linger_ms, *resumed, hold).await?;
-    borrower.tell.notify_one(); // what has gone meanwhile
-    tokio::select! {
-        ended = serve_lane(borrower, link, inbound) => ended,
-        ended = tell(borrower, link) => ended,
-    }
+    link.grant(bytes, linger_ms, *resumed, hold)?;
+    borrower.tell.ring(); // what has gone meanwhile
+    notifier.begin();
+    serve_lane(borrower, link, inbound)
 }
 
 /// Tells the borrower its grant when that has changed, and which pages are gone.
-async fn tell(borrower: &Borrower, link: &Link) -> Result<(), Ended> {
-    loop {
-        borrower.tell.notified().await;
+fn tell(borrower: &Borrower, link: &Link) -> Result<(), Ended> {
+    while !link.is_shut() {
+        borrower.tell.hear(|| link.is_shut());
         if borrower.take_grant_due() {
             let (bytes, linger_ms, hold) = borrower.granted();
-            link.grant(bytes, linger_ms, false, hold).await?;
+            link.grant(bytes, linger_ms, false, hold)?;
         }
-        tokio::time::sleep(TELL_DELAY).await;
-        while send_evicted(borrower, link).await? > 0 {}
+        borrower.tell.pause(TELL_DELAY, || link.is_shut());
+        while send_evicted(borrower, link)? > 0 {}
     }
+    Err(Ended::Shut)
 }
 
 /// Tells it some of what has gone; of how many pages by name.
-async fn send_evicted(borrower: &Borrower, link: &Link) -> Result<usize, Ended> {
-    let mut sending = link.sending().await?;
+fn send_evicted(borrower: &Borrower, link: &Link) -> Result<usize, Ended> {
+    let mut sending = link.sending()?;
     let (before, named) = what_has_gone(borrower, &mut sending.out.told, link.limits.notices.into());
     if let Some(version) = before {
-        sending.send(Kind::EvictedBefore, 0, 0, 0, &version.to_le_bytes()).await?;
+        sending.send(Kind::EvictedBefore, 0, 0, 0, &version.to_le_bytes())?;
     }
     if !named.is_empty() {
         let mut metadata = Vec::new();
         named.iter().for_each(|page| page.write(&mut metadata));
-        sending.send(Kind::Evicted, 0, named.len(), 0, &metadata).await?;
+        sending.send(Kind::Evicted, 0, named.len(), 0, &metadata)?;
         count(&borrower.counts.notices, named.len());
     }
     Ok(named.len())
@@ -76,32 +170,32 @@ fn what_has_gone(borrower: &Borrower, told: &mut u64, most: usize) -> (Option<u6
 }
 
 /// Frames of the GET channel or of another lane, which `wire::expect` tells apart.
-async fn serve_lane(borrower: &Borrower, link: &Link, inbound: &mut Inbound) -> Result<(), Ended> {
-    let (mut reply, mut unwanted) = (Reply::new(), Unwanted::default());
+fn serve_lane(borrower: &Borrower, link: &Link, inbound: &mut Inbound) -> Result<(), Ended> {
+    let (mut frame, mut reply, mut unwanted) = (Frame::new(), Reply::new(), Unwanted::default());
     loop {
-        let frame = unwanted.drop_until(borrower, inbound.frame()).await?;
+        unwanted.drop_until(borrower, || inbound.has_come());
+        inbound.frame(&mut frame)?;
         match frame.expected.kind {
-            Kind::Get => serve_get(borrower, link, &frame, &mut reply).await?,
-            Kind::Ping => link.send(Kind::Pong, 0, frame.expected.id, &[]).await?,
-            Kind::Forget => unwanted.add(borrower, wire::forget_items(&frame.metadata)).await,
+            Kind::Get => serve_get(borrower, link, &frame, &mut reply)?,
+            Kind::Ping => link.send(Kind::Pong, 0, frame.expected.id, &[])?,
+            Kind::Forget => unwanted.add(borrower, wire::forget_items(&frame.metadata)),
             Kind::Resize => borrower.resize(wire::number(&frame.metadata)),
             other => unreachable!("{other:?} is not expected on a lane"),
         }
     }
 }
 
-async fn serve_get(borrower: &Borrower, link: &Link, frame: &Frame, reply: &mut Reply) -> Result<(), Ended> {
+fn serve_get(borrower: &Borrower, link: &Link, frame: &Frame, reply: &mut Reply) -> Result<(), Ended> {
     link.set_vital();
     let metadata = usize::from(frame.expected.count) * DATA_ITEM;
-    let looked_up = look_up(borrower, frame, reply);
-    bury(borrower, &looked_up.taken); // looking made a page there, so nobody else would notice
-    let hits = looked_up.hits.len();
+    let LookedUp { hits, copied, taken } = look_up(borrower, frame, reply);
+    bury(borrower, &taken); // looking made a page there, so nobody else would notice
     let header = wire::frame(Kind::Data, 0, frame.expected.count.into(), frame.expected.id, metadata, hits * PAGE);
-    link.sending().await?.send_reply(reply.finish(header, metadata, hits), metadata).await?;
+    link.sending()?.send_reply(reply.finish(header, metadata, hits), metadata)?;
     reply.shrink();
-    if frame.expected.flags & EXCLUSIVE != 0 {
+    if !copied.is_empty() {
         let mut shelf = borrower.shelf_mut();
-        looked_up.hits.iter().for_each(|page| shelf.give_back(page));
+        copied.iter().for_each(|page| shelf.give_back(page));
     }
     Ok(())
 }
@@ -115,12 +209,17 @@ fn bury(borrower: &Borrower, taken: &[PageId]) {
         shelf.bury(page);
     }
     drop(shelf);
-    borrower.tell.notify_one();
+    borrower.tell.ring();
 }
 
 /// What became of the pages that were asked for.
+#[derive(Default)]
 struct LookedUp {
-    hits: Vec<PageId>,
+    /// How many are here.
+    hits: usize,
+    /// These, if they are to go.
+    copied: Vec<PageId>,
+    /// The kernel has these.
     taken: Vec<PageId>,
 }
 
@@ -128,7 +227,7 @@ struct LookedUp {
 fn look_up(borrower: &Borrower, frame: &Frame, reply: &mut Reply) -> LookedUp {
     let asked = usize::from(frame.expected.count);
     let parts = reply.prepare(asked * DATA_ITEM, asked);
-    let mut found = LookedUp { hits: Vec::with_capacity(asked), taken: Vec::new() };
+    let (mut found, exclusive) = (LookedUp::default(), frame.expected.flags & EXCLUSIVE != 0);
     let mut pages = parts.pages.chunks_exact_mut(PAGE);
     let mut room = pages.next();
     let shelf = borrower.shelf();
@@ -142,7 +241,10 @@ fn look_up(borrower: &Borrower, frame: &Frame, reply: &mut Reply) -> LookedUp {
             Found::Here(tag) => {
                 item[..8].copy_from_slice(&page.version.to_le_bytes());
                 item[8..].copy_from_slice(&tag);
-                found.hits.push(page);
+                found.hits += 1;
+                if exclusive {
+                    found.copied.push(page);
+                }
                 room = pages.next();
             }
             Found::Taken => found.taken.push(page),
@@ -151,46 +253,40 @@ fn look_up(borrower: &Borrower, frame: &Frame, reply: &mut Reply) -> LookedUp {
     }
     drop(shelf);
     count(&borrower.counts.gets, 1);
-    count(&borrower.counts.hits, found.hits.len());
-    count(&borrower.counts.misses, asked - found.hits.len());
+    count(&borrower.counts.hits, found.hits);
+    count(&borrower.counts.misses, asked - found.hits);
     found
 }
 
-async fn serve_puts(borrower: &Arc<Borrower>, inbound: &mut Inbound) -> Result<(), Ended> {
-    let mut pages = vec![0; usize::from(PUT_MAX) * PAGE];
+fn serve_puts(borrower: &Borrower, inbound: &mut Inbound) -> Result<(), Ended> {
+    let (mut frame, mut pages) = (Frame::new(), vec![0; usize::from(PUT_MAX) * PAGE]);
+    let get = borrower.get().ok_or(Ended::Shut)?; // which ends no later than this
     loop {
-        let frame = inbound.frame().await?;
-        let get = borrower.get().ok_or(Ended::Shut)?;
+        inbound.frame(&mut frame)?;
         // Pages come no faster than the borrower learns which have gone for them.
         while borrower.shelf().notices.untold() >= NOTICE_MAX.into() {
-            send_evicted(borrower, &get).await?;
+            send_evicted(borrower, &get)?;
         }
         wire::put_items(&frame.metadata).for_each(|(page, _)| borrower.saw_version(page.version));
         let pages = &mut pages[..frame.expected.pages];
-        inbound.pages(pages).await?;
+        inbound.pages(pages)?;
         let kept = keep(borrower, &frame, pages);
-        get.send(Kind::PutAck, frame.expected.count.into(), frame.expected.id, &kept.to_le_bytes()).await?;
+        get.send(Kind::PutAck, frame.expected.count.into(), frame.expected.id, &kept.to_le_bytes())?;
     }
 }
 
 /// Keeps pages; a bit for each that is here now.
 fn keep(borrower: &Borrower, frame: &Frame, pages: &[u8]) -> u64 {
     let mut shelf = borrower.shelf_mut();
-    let mut kept = 0u64;
-    for (place, ((id, tag), page)) in wire::put_items(&frame.metadata).zip(pages.chunks_exact(PAGE)).enumerate() {
-        let page = page.try_into().expect("the size is a page's");
-        kept |= u64::from(shelf.put(id, tag, page)) << place;
-    }
-    for (place, (id, _)) in wire::put_items(&frame.metadata).enumerate() {
-        kept &= !(u64::from(!shelf.has(&id)) << place); // those behind it may have taken its place
-    }
+    let pages = pages.chunks_exact(PAGE).map(|page| page.try_into().expect("the size is a page's"));
+    let kept = shelf.put_all(wire::put_items(&frame.metadata).zip(pages));
     if let Err(error) = shelf.settle() {
         tracing::warn!(borrower = borrower.name, %error, "pages stay with the kernel as used");
     }
     let untold = shelf.notices.untold();
     drop(shelf);
     if untold > 0 {
-        borrower.tell.notify_one();
+        borrower.tell.ring();
     }
     let stored = kept.count_ones() as usize;
     count(&borrower.counts.puts, stored);

@@ -5,12 +5,13 @@
 //! knew of them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::thread;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
-use tokio::sync::Notify;
 
+use crate::bell::Bell;
 use crate::budget::Budget;
 use crate::identity::Identity;
 use crate::link::Link;
@@ -112,7 +113,7 @@ pub struct Borrower {
     /// What is counted.
     pub counts: Counts,
     /// Somebody should tell it its grant, or which pages are gone.
-    pub tell: Notify,
+    pub tell: Bell,
     /// Its grant has changed.
     grant_due: AtomicBool,
     /// As in its allowance: asked in the handshake, which waits for nobody.
@@ -122,7 +123,8 @@ pub struct Borrower {
     /// The newest version that it has put in this session, kept or not.
     newest: AtomicU64,
     shelf: RwLock<Shelf>,
-    parted: Notify,
+    /// A connection has ended.
+    parted: Condvar,
 }
 
 /// Why a connection is not taken on.
@@ -169,9 +171,8 @@ fn secret() -> u64 {
 
 /// Memory takes time to be given back, for which nobody is to wait.
 fn unmap(shelf: Shelf) {
-    match tokio::runtime::Handle::try_current() {
-        Ok(runtime) => drop(runtime.spawn_blocking(|| drop(shelf))),
-        Err(_) => drop(shelf),
+    if shelf.pages() > 0 {
+        let _ = thread::Builder::new().name("unmap".to_owned()).spawn(move || drop(shelf)); // without a thread it is done here
     }
 }
 
@@ -196,14 +197,14 @@ impl Borrower {
             name,
             identity,
             counts: Counts::default(),
-            tell: Notify::new(),
+            tell: Bell::default(),
             grant_due: AtomicBool::new(false),
             enabled: AtomicBool::new(allowance.enabled),
             state: Mutex::new(state),
             newest: AtomicU64::new(0),
             shelf: RwLock::new(Shelf::new(Arc::clone(&budget), secret())),
             budget,
-            parted: Notify::new(),
+            parted: Condvar::new(),
         }
     }
 
@@ -293,7 +294,7 @@ impl Borrower {
     fn regrant(&self, state: &mut State) {
         self.fit(state);
         self.grant_due.store(true, Ordering::Relaxed);
-        self.tell.notify_one();
+        self.tell.ring();
     }
 
     fn fit(&self, state: &mut State) {
@@ -320,7 +321,7 @@ impl Borrower {
             turn();
         }
         if dropped {
-            self.tell.notify_one();
+            self.tell.ring();
         }
     }
 
@@ -348,18 +349,18 @@ impl Borrower {
     }
 
     /// Takes a connection on, whose handshake is over.
-    pub async fn attach(self: &Arc<Self>, link: Arc<Link>, hello: &Hello) -> Result<Attached, NotNow> {
+    pub fn attach(self: &Arc<Self>, link: Arc<Link>, hello: &Hello) -> Result<Attached, NotNow> {
         match link.channel {
-            Channel::Get => self.attach_get(link, hello).await,
+            Channel::Get => self.attach_get(link, hello),
             Channel::Put | Channel::Lane => self.attach_more(link, hello),
         }
     }
 
     /// Begins a session, or goes on with one. Takes over from connections that there are: the borrower has given them up.
-    async fn attach_get(self: &Arc<Self>, link: Arc<Link>, hello: &Hello) -> Result<Attached, NotNow> {
+    fn attach_get(self: &Arc<Self>, link: Arc<Link>, hello: &Hello) -> Result<Attached, NotNow> {
         self.claim(&link)?;
         let _claim = Claim(self);
-        let _ = tokio::time::timeout(TAKEOVER, self.until_idle()).await;
+        self.wait_until_idle();
         self.begin(link, hello)
     }
 
@@ -378,14 +379,9 @@ impl Borrower {
         Ok(())
     }
 
-    async fn until_idle(&self) {
-        loop {
-            let parted = self.parted.notified();
-            if self.state().is_idle() {
-                return;
-            }
-            parted.await;
-        }
+    fn wait_until_idle(&self) {
+        let waited = self.parted.wait_timeout_while(self.state(), TAKEOVER, |state| !state.is_idle());
+        drop(waited.expect("nobody panics with it"));
     }
 
     fn begin(self: &Arc<Self>, link: Arc<Link>, hello: &Hello) -> Result<Attached, NotNow> {
@@ -468,7 +464,7 @@ impl Borrower {
             }
         }
         drop(state);
-        self.parted.notify_waiters();
+        self.parted.notify_all();
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use crate::budget::Budget;
 use crate::index::{Index, LEAF, Links, NONE, Nodes};
 use crate::notices::Notices;
-use crate::wire::{EVICTED_ITEM, PAGE, PageId, Range, TAG};
+use crate::wire::{EVICTED_ITEM, PAGE, PUT_MAX, PageId, Range, TAG};
 use segment::{PAGES, Segment};
 
 /// Pages that a `FORGET` passes in vain before it gives up.
@@ -360,13 +360,29 @@ impl Shelf {
         self.written.push(to);
     }
 
+    /// Keeps the pages of a `PUT`; a bit for each that is here then, as those behind it may take its place.
+    /// [`Shelf::settle`] is to follow.
+    pub fn put_all<'a>(&mut self, pages: impl Iterator<Item = ((PageId, [u8; TAG]), &'a [u8; PAGE])> + Clone) -> u64 {
+        let mut slots = [None; PUT_MAX as usize];
+        for (slot, ((id, tag), bytes)) in slots.iter_mut().zip(pages.clone()) {
+            *slot = self.put_in_slot(id, tag, bytes);
+        }
+        let is_here =
+            |(slot, ((id, _), _)): (&Option<u32>, (_, _))| slot.is_some_and(|slot| self.is_in_slot(slot, &id));
+        slots.iter().zip(pages).map(is_here).enumerate().fold(0, |bits, (place, here)| bits | u64::from(here) << place)
+    }
+
     /// Keeps a page, in place of whatever version of it was here; whether it does. [`Shelf::settle`] is to follow.
     pub fn put(&mut self, id: PageId, tag: [u8; TAG], bytes: &[u8; PAGE]) -> bool {
+        self.put_in_slot(id, tag, bytes).is_some()
+    }
+
+    fn put_in_slot(&mut self, id: PageId, tag: [u8; TAG], bytes: &[u8; PAGE]) -> Option<u32> {
         if id.version == 0 || id.version == u64::MAX {
-            return false; // nobody asks for these
+            return None; // nobody asks for these
         }
         let former = self.index.find(&self.rows, &(id.file, id.index));
-        let Some(slot) = self.make_room(former) else { return false };
+        let slot = self.make_room(former)?;
         let (row, place) = self.rows.row_mut(slot);
         let word = row.write(place, bytes);
         row.notes[place] = Note { id, tag, word, links: LEAF, older: self.newest, newer: NONE };
@@ -379,7 +395,7 @@ impl Shelf {
         self.latest = self.latest.max(id.version);
         self.index.insert(&mut self.rows, slot);
         self.written.push(slot);
-        true
+        Some(slot)
     }
 
     /// From now on the kernel may take what was put.
@@ -532,14 +548,13 @@ impl Shelf {
         }
     }
 
-    /// Whether that version of a page is here, as far as is known.
-    pub fn has(&self, id: &PageId) -> bool {
-        self.find(id).is_some()
-    }
-
     fn find(&self, id: &PageId) -> Option<u32> {
         let slot = self.index.find(&self.rows, &(id.file, id.index))?;
         (self.rows.note(slot).id.version == id.version).then_some(slot)
+    }
+
+    fn is_in_slot(&self, slot: u32, id: &PageId) -> bool {
+        self.is_used(slot) && self.rows.note(slot).id == *id
     }
 
     fn is_used(&self, slot: u32) -> bool {
@@ -797,6 +812,22 @@ mod tests {
         assert!((0..1024).all(|n| !has(&shelf, id(n, n + 1))));
         fill(&mut shelf, 100);
         assert!((0..100).all(|n| has(&shelf, id(n, n + 1))));
+    }
+
+    /// More than there is room for, and one of them in two versions.
+    #[test]
+    fn of_pages_that_come_together_those_that_stay_are_said() {
+        let mut shelf = shelf(4);
+        let page = contents(0);
+        let mut put = |pages: &[(u64, u64)]| {
+            let all = pages.iter().map(|&(index, version)| ((id(index, version), [0; TAG]), &page));
+            shelf.put_all(all)
+        };
+        let many = (1..=64).map(|n| (n, n)).collect::<Vec<_>>();
+        assert_eq!(put(&many), 0b1111 << 60);
+        assert_eq!(put(&[(1, 70), (2, 71), (1, 72)]), 0b110);
+        assert_eq!(put(&[(5, 0), (5, 80), (6, u64::MAX)]), 0b010);
+        assert!([(2, 71), (1, 72), (5, 80)].iter().all(|&(index, version)| shelf.find(&id(index, version)).is_some()));
     }
 
     #[test]

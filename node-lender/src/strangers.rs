@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Mutex;
 
-use tokio_util::sync::CancellationToken;
+use tokio::sync::oneshot;
 
 /// Strangers at most: in all,
 pub const MOST: usize = 32;
@@ -21,7 +21,13 @@ fn origin(address: IpAddr) -> u128 {
 struct Stranger {
     number: u64,
     from: u128,
-    cut: CancellationToken,
+    cut: oneshot::Sender<()>,
+}
+
+impl Stranger {
+    fn cut(self) {
+        let _ = self.cut.send(()); // who is gone meanwhile need not hear it
+    }
 }
 
 /// All of them, the oldest first.
@@ -29,20 +35,20 @@ struct Stranger {
 pub struct Strangers(Mutex<Vec<Stranger>>);
 
 impl Strangers {
-    /// Lets one in; the token is cut when it has to make room.
+    /// Lets one in; it is cut when it has to make room.
     pub fn admit(&self, number: u64, address: IpAddr) -> Admitted<'_> {
-        let (from, cut) = (origin(address), CancellationToken::new());
+        let (from, (cutter, cut)) = (origin(address), oneshot::channel());
         let mut all = self.0.lock().expect("nobody panics with it");
-        all.push(Stranger { number, from, cut: cut.clone() });
+        all.push(Stranger { number, from, cut: cutter });
         let surplus = |all: &[Stranger], here: &dyn Fn(&Stranger) -> bool, most| {
             let oldest = all.iter().position(here)?;
             (all.iter().filter(|stranger| here(stranger)).count() > most).then_some(oldest)
         };
         if let Some(oldest) = surplus(&all, &|stranger| stranger.from == from, EACH) {
-            all.remove(oldest).cut.cancel();
+            all.remove(oldest).cut();
         }
         if let Some(oldest) = surplus(&all, &|_| true, MOST) {
-            all.remove(oldest).cut.cancel();
+            all.remove(oldest).cut();
         }
         Admitted { strangers: self, number, cut }
     }
@@ -57,8 +63,8 @@ impl Strangers {
 pub struct Admitted<'a> {
     strangers: &'a Strangers,
     number: u64,
-    /// Cut when it has to go.
-    pub cut: CancellationToken,
+    /// Says so when it has to go.
+    pub cut: oneshot::Receiver<()>,
 }
 
 impl Drop for Admitted<'_> {
@@ -75,16 +81,16 @@ mod tests {
         (0..).zip(from).map(|(number, address)| strangers.admit(number, address.parse().unwrap())).collect()
     }
 
-    fn cut(admitted: &[Admitted]) -> Vec<usize> {
-        (0..admitted.len()).filter(|&n| admitted[n].cut.is_cancelled()).collect()
+    fn cut(admitted: &mut [Admitted]) -> Vec<usize> {
+        (0..admitted.len()).filter(|&n| admitted[n].cut.try_recv().is_ok()).collect()
     }
 
     #[test]
     fn the_oldest_of_an_address_makes_room() {
         let strangers = Strangers::default();
         let from = [&["10.0.0.9"][..], &["::ffff:10.0.0.1", "10.0.0.1"].repeat(5)].concat();
-        let admitted = admit(&strangers, &from);
-        assert_eq!(cut(&admitted), [1, 2]);
+        let mut admitted = admit(&strangers, &from);
+        assert_eq!(cut(&mut admitted), [1, 2]);
         drop(admitted);
         assert_eq!(strangers.count(), 0);
     }
@@ -93,16 +99,16 @@ mod tests {
     fn a_network_of_64_bits_is_one_address() {
         let strangers = Strangers::default();
         let from: Vec<String> = (0..10).map(|n| format!("fd00::{n}")).collect();
-        let admitted = admit(&strangers, &from.iter().map(String::as_str).collect::<Vec<_>>());
-        assert_eq!(cut(&admitted), [0, 1]);
+        let mut admitted = admit(&strangers, &from.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(cut(&mut admitted), [0, 1]);
     }
 
     #[test]
     fn many_addresses_have_32_together() {
         let strangers = Strangers::default();
         let from: Vec<String> = (0..40).map(|n| format!("10.0.0.{n}")).collect();
-        let admitted = admit(&strangers, &from.iter().map(String::as_str).collect::<Vec<_>>());
-        assert_eq!(cut(&admitted), (0..8).collect::<Vec<_>>());
+        let mut admitted = admit(&strangers, &from.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(cut(&mut admitted), (0..8).collect::<Vec<_>>());
         assert_eq!(strangers.count(), MOST);
     }
 }

@@ -4,7 +4,8 @@
 //! reader waits for: so a few go at once, and the rest between frames.
 
 use std::collections::VecDeque;
-use std::pin::pin;
+use std::thread::sleep;
+use std::time::Duration;
 
 use crate::session::Borrower;
 use crate::wire::Range;
@@ -13,6 +14,8 @@ use crate::wire::Range;
 const NOW: usize = 512;
 /// Ranges that wait. As long as there are more, so does the borrower.
 const MOST: usize = 1024;
+/// For others who want the borrower's pages, between two steps.
+const TURN: Duration = Duration::from_micros(50);
 
 /// What a connection has named, and is still to go.
 #[derive(Default)]
@@ -20,7 +23,7 @@ pub struct Unwanted(VecDeque<Range>);
 
 impl Unwanted {
     /// Drops pages of ranges, or notes what is left of them.
-    pub async fn add(&mut self, borrower: &Borrower, ranges: impl Iterator<Item = Range>) {
+    pub fn add(&mut self, borrower: &Borrower, ranges: impl Iterator<Item = Range>) {
         self.0.extend(ranges);
         let mut dropped = 0;
         while dropped < NOW && !self.0.is_empty() {
@@ -28,22 +31,19 @@ impl Unwanted {
         }
         while self.0.len() > MOST {
             self.step(borrower);
-            tokio::task::yield_now().await;
+            sleep(TURN);
         }
     }
 
-    /// Drops what is left while something is waited for; what comes waits for one step at most.
-    pub async fn drop_until<T>(&mut self, borrower: &Borrower, wanted: impl Future<Output = T>) -> T {
-        let mut wanted = pin!(wanted);
+    /// Drops what is left, or stops when something has come: that waits for one step at most.
+    pub fn drop_until(&mut self, borrower: &Borrower, mut has_come: impl FnMut() -> bool) {
         while !self.0.is_empty() {
             self.step(borrower);
-            tokio::select! {
-                biased;
-                found = &mut wanted => return found,
-                () = tokio::task::yield_now() => (),
+            if has_come() {
+                return;
             }
+            sleep(TURN);
         }
-        wanted.await
     }
 
     /// Drops some pages of a range; how many.
@@ -60,30 +60,28 @@ impl Unwanted {
 
 #[cfg(test)]
 mod tests {
-    use std::future::ready;
-
     use super::*;
     use crate::session::tests::borrower;
 
     const PAGES: usize = 3000;
     const ALL: Range = Range { file: 1, first: 0, last: u64::MAX, before: u64::MAX };
 
-    #[tokio::test]
-    async fn what_comes_behind_a_large_range_waits_for_a_step_of_it() {
+    #[test]
+    fn what_comes_behind_a_large_range_waits_for_a_step_of_it() {
         let (borrower, mut unwanted) = (borrower(PAGES as u64), Unwanted::default());
-        unwanted.add(&borrower, [ALL].into_iter()).await;
+        unwanted.add(&borrower, [ALL].into_iter());
         assert_eq!(borrower.shelf().pages(), PAGES - NOW);
-        unwanted.drop_until(&borrower, ready(())).await;
+        unwanted.drop_until(&borrower, || true);
         assert_eq!(borrower.shelf().pages(), PAGES - 2 * NOW);
-        unwanted.drop_until(&borrower, tokio::time::sleep(std::time::Duration::from_secs(1))).await;
+        unwanted.drop_until(&borrower, || false);
         assert_eq!(borrower.shelf().pages(), 0);
     }
 
-    #[tokio::test]
-    async fn who_names_more_ranges_than_may_wait_waits() {
+    #[test]
+    fn who_names_more_ranges_than_may_wait_waits() {
         let (borrower, mut unwanted) = (borrower(PAGES as u64), Unwanted::default());
         let each = (0..PAGES as u64).map(|n| Range { first: n, last: n, ..ALL });
-        unwanted.add(&borrower, each).await;
+        unwanted.add(&borrower, each);
         assert_eq!(unwanted.0.len(), MOST);
     }
 }

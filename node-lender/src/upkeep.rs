@@ -121,7 +121,7 @@ impl Looks<'_> {
             }
         }
         if gone > 0 {
-            borrower.tell.notify_one();
+            borrower.tell.ring();
         }
         gone
     }

@@ -403,7 +403,7 @@ pub fn get_items(metadata: &[u8]) -> impl Iterator<Item = PageId> + '_ {
 }
 
 /// The pages that a `PUT`'s metadata name, with their tags.
-pub fn put_items(metadata: &[u8]) -> impl Iterator<Item = (PageId, [u8; TAG])> + '_ {
+pub fn put_items(metadata: &[u8]) -> impl Iterator<Item = (PageId, [u8; TAG])> + Clone + '_ {
     metadata.chunks_exact(PUT_ITEM).map(|item| {
         let mut from = Fields(item);
         (PageId::parse(&mut from), from.bytes())

@@ -1,4 +1,4 @@
-"""Gets that the runtime serves, beside gets that a blocking thread would: the figures of README.md's "Runtime"."""
+"""Gets that a blocking thread serves, beside gets that the runtime would: the figures of README.md's "Runtime"."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bed.image import CACHE
 from bed.measure import INSTRUCTIONS_PER_SECOND
 
 EXAMPLE = CACHE / "node-lender/release/examples/roundtrip"
-RUNTIME, BLOCKS = "the runtime", "a thread that blocks"
+THREAD, RUNTIME = "a thread, as in the daemon", "the runtime"
 GETS, TURNS = 500, 5  # in a guest whose clock goes by instructions, where one turn is like another
 
 
@@ -23,7 +23,7 @@ def _figures(printed: str) -> dict[str, dict[str, float]]:
 
 
 @pytest.mark.long
-def test_a_thread_for_each_connection_would_save_less_than_a_quarter() -> None:
+def test_a_thread_for_each_connection_saves_a_tenth() -> None:
     """Of the instructions of a get over loopback: the client's, the network's and the lender's."""
     subprocess.run([HERE.parent / "cargo", "build", "--quiet", "--release", "--example", EXAMPLE.name], check=True)
     here = _figures(subprocess.run([EXAMPLE], check=True, capture_output=True, text=True).stdout)
@@ -33,4 +33,4 @@ def test_a_thread_for_each_connection_would_save_less_than_a_quarter() -> None:
     spent = {side: one["p50_us"] / 1e6 * INSTRUCTIONS_PER_SECOND for side, one in counted.items()}
     for side, one in here.items():
         print(f"\n{side}: p50 {one['p50_us']:.1f} us, p99 {one['p99_us']:.1f} us, {spent[side]:.0f} instructions")
-    assert spent[BLOCKS] > 0.75 * spent[RUNTIME]
+    assert spent[THREAD] < 0.9 * spent[RUNTIME]

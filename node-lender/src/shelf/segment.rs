@@ -29,6 +29,9 @@ const BODY: usize = PAGE - WORD;
 /// Whatever is not zero.
 const MARK: u64 = 0x656c_6f6f_7065_6474;
 
+/// Bytes that have a mapping of their own. It is what the allocator begins with; it would become more with what is freed.
+const LARGE: libc::c_int = 128 << 10;
+
 /// See the module.
 #[derive(Debug)]
 pub struct Segment {
@@ -161,6 +164,13 @@ fn map_aligned() -> io::Result<NonNull<u8>> {
     }
     // SAFETY: the part that is left has BYTES bytes, within the mapping.
     Ok(NonNull::new(unsafe { all.add(before) }).expect("page 0 is never mapped"))
+}
+
+/// From now on what is large goes back to the kernel when it is freed. Each thread has a heap of its own, which would keep it.
+pub fn keep_no_large_heaps() {
+    // SAFETY: it sets a number of the allocator's, under a lock of that, and touches no memory.
+    let done = unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE) };
+    debug_assert_eq!(done, 1);
 }
 
 /// Whether this kernel lets pages go when it wants to, and no earlier; else what is wrong, and what would be right.
