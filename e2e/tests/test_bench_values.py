@@ -65,7 +65,8 @@ def _rows(
 
     def counted(side: str) -> dict[str, float]:
         trips = float(side == TIDE)
-        return {"borrower": borrower if side == TIDE else 100.0, "lender": 0.0, "trip": 50.0, "trips": trips}
+        parts = {"look": 3.0, "near": 13.0, "get": 90.0, "get_lender": 70.0, "put": 33.0, "put_lender": 20.0}
+        return {"borrower": borrower if side == TIDE else 100.0, "lender": 0.0, "trip": 50.0, "trips": trips, **parts}
 
     def results(one: Any) -> list[dict[str, Any]]:
         if "part" in one.setting:
@@ -122,6 +123,8 @@ def test_the_table_has_every_side() -> None:
     assert table.count("| 64 B, 100 % |") == len(SIDES) - 1
     assert f"| 4 KiB | {TIDE} | 170 (170 to 170) |" in table
     assert "1.20 times (1.20 to 1.20)" in table
+    assert "| 4 KiB | get | 3 | 10 | 40 | 37 | 90 | 70 |" in table
+    assert "| 4 KiB | put | 3 | 10 |  | 20 | 33 | 20 |" in table
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ NAMED = {
     *("ENOMEM", "EINTR", "ENOTTY"),
 }
 OFTEN = {"EFAULT", "EINVAL", "ENXIO", "EBADF", "EBUSY", "EEXIST", "ENOTTY", "EPROTONOSUPPORT"}
-SOME = 20_000
-MANY = 2_000_000
+SOME = 60_000
+MANY = 1_000_000
 
 
 @pytest.fixture(scope="module")

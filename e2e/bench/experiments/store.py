@@ -24,6 +24,7 @@ STRATEGY = "NonInclusive"  # of the block device's front end, as in the swap exp
 CLIENTS = 4
 SECONDS = 10  # asked before it is measured, and then about as long again
 LEAST_REQUESTS = 200
+SAMPLE = 4 * MIB  # of values, by which it is known what one takes
 
 # The transparent mode has values go away before the server is as large as this. It takes a seventh more, for what it
 # frees and does not give back. The guest remembers what is away, which is 9 MiB at 150 %, and has up to 16 MiB of what
@@ -105,11 +106,22 @@ def _tool(machine: Machine) -> Tool:
 
 
 def _cost(tool: Tool, size: int) -> int:
-    """Bytes that a server takes for a value of that size, and for its key: the same for all sides."""
-    tool(redis.fill(range(1), size))
-    cost = int(tool(f"{redis.CLI} memory usage key:{0:012d}"))
+    """Bytes of memory that a server takes for a value of that size, and for its key: the same for all sides.
+
+    As the kernel counts it: the server rounds up what it allocates, and need not touch all of that.
+    """
+    few, count = 16, 16 + SAMPLE // size
+    tool(redis.fill(range(few), size))
+    before = _resident(tool)
+    tool(redis.fill(range(few, count), size))
+    cost = (_resident(tool) - before) // (count - few)
     tool(f"{redis.CLI} flushall")
     return cost
+
+
+def _resident(tool: Tool) -> int:
+    """Bytes of memory that a server has touched."""
+    return int(tool("awk '/^VmRSS:/ { print $2 }' /proc/$(pidof redis-server)/status")) * 1024
 
 
 def _fill(tool: Tool, way: Way, values: range, size: int) -> None:
@@ -146,6 +158,7 @@ def instructions(machine: Machine, side: Side, size: int) -> Figures:
     """Of a request by one client at a time, while nothing is short of memory, and of a round trip as large."""
     way, tool, values, pages = WAYS.get(side.name, Way()), _tool(machine), FEW_VALUES // size, size // PAGE
     machine.lender.start(f"stress server {PORT}")
+    parts = _parts(machine, size) if side.name == TIDE else {}
     if side.name in OURS:
         machine.borrower.write(FRONT, "0")  # each get is a round trip
     tool(redis.serve(way.options))
@@ -156,7 +169,21 @@ def instructions(machine: Machine, side: Side, size: int) -> Figures:
     tool(redis.END)
     client = f"client {LENDER_ADDRESS} port={PORT} pages={pages}"
     trip = _each(machine, lambda requests: stress(machine.borrower, f"{client} requests={requests}"))
-    return {**request, "trip": trip["borrower"], "trips": came / pages / (WARM + WARM + REQUESTS)}
+    return {**request, **parts, "trip": trip["borrower"], "trips": came / pages / (WARM + WARM + REQUESTS)}
+
+
+def _parts(machine: Machine, size: int) -> Figures:
+    """Of calls that a program makes: of what is near, and of what a lender has. Gets are a round trip from now on."""
+
+    def spent_by(what: str, keys: int) -> Figures:
+        command = f"repeat - what={what} size={size} keys={keys}"
+        return _each(machine, lambda requests: stress(machine.borrower, f"{command} requests={requests}"))
+
+    near = {name: spent_by(what, 1)["borrower"] for name, what in (("look", "exists"), ("near", "get"))}
+    machine.borrower.write(FRONT, "0")
+    put, get = (spent_by(what, FEW_VALUES // size) for what in ("put", "get"))
+    both = {"put": put["borrower"], "put_lender": put["lender"], "get": get["borrower"], "get_lender": get["lender"]}
+    return {**near, **both}
 
 
 def _each(machine: Machine, work: Callable[[int], object]) -> Figures:

@@ -13,7 +13,7 @@ from bench.experiments import store
 from bench.experiments.application import speedups
 from bench.experiments.base import Experiment, Rows
 from bench.experiments.comparison import BORROWER_MIB, NO_POOL
-from bench.experiments.store import LEAST_AWAY, OURS, TRANSPARENT
+from bench.experiments.store import LEAST_AWAY, OURS, TIDE, TRANSPARENT
 from bench.machine import booted, there
 from bench.sides import Ideal
 from bench.summary import Cell, Estimate, cells, estimate, ratio
@@ -98,7 +98,9 @@ class Values(Experiment):
                 rest = [report.number(estimate(figures[name]).median) for name in COLUMNS]
                 lines.append([_named(*one), side, *speed, *rest])
         tables = [report.table([*HEAD, *COLUMNS.values()], lines)]
-        return "\n\n".join([*tables, self._instructions_table(rows)] if self._counted else tables)
+        return "\n\n".join(
+            [*tables, self._instructions_table(rows), self._parts_table(rows)] if self._counted else tables
+        )
 
     def _instructions_table(self, rows: Rows) -> str:
         lines = []
@@ -110,6 +112,26 @@ class Values(Experiment):
         return report.table(
             ["values", "side", *INSTRUCTION_COLUMNS.values(), "beyond round trips, beside no pool"], lines
         )
+
+    def _parts_table(self, rows: Rows) -> str:
+        """Figure 6 of utmem: what a call is made of."""
+        lines = []
+        for size in self._counted:
+            figures = _counted(rows, size, TIDE)
+            look, near, trip, put, get = (
+                estimate(figures[name]).median for name in ("look", "near", "trip", "put", "get")
+            )
+            copying = near - look
+            parts = {
+                "get": (look, copying, trip - copying, get - look - trip, get),
+                "put": (look, copying, 0, put - near, put),
+            }
+            for what, spent in parts.items():
+                lender = estimate(figures[f"{what}_lender"]).median
+                lines.append(
+                    [_size(size), what, *(report.number(one) if one else "" for one in spent), report.number(lender)]
+                )
+        return report.table(["values", "call", *PARTS], lines)
 
     def goals(self, rows: Rows) -> list[tuple[str, str, bool]]:
         found = []
@@ -135,6 +157,7 @@ INSTRUCTION_COLUMNS = {
     "borrower": "instructions of a request: borrower", "lender": "lender", "trip": "of a bare round trip: borrower",
     "trips": "round trips of a request",
 }  # fmt: skip
+PARTS = ("borrower: call and look-up", "copying", "network", "session and pages", "all", "lender: all")
 
 
 def _setting(size: int, percents: Sequence[int]) -> dict[str, object]:

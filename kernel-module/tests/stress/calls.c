@@ -24,6 +24,7 @@
 #define KEYS		40
 #define SPILL_SIZE	(1u << 20)
 #define ERRNOS		134
+#define MOST_CALLS	40		/* at once */
 
 static int device[DESCRIPTORS];
 static char *arena;			/* with a page behind it that nobody may touch */
@@ -144,13 +145,17 @@ static int ask(int fd, unsigned long command, void *argument)
 	return result < 0 ? -errno : result;
 }
 
+/* A few, or more than are made together; but for the first one they are counted here. */
 static int calls(uint64_t *state, int fd)
 {
+	int result;
 	struct tidepool_calls calls = {
 		.calls = (uintptr_t)somewhere(state),
-		.count = 1 + below(state, 4),
+		.count = 1 + below(state, one_in(state, 4) ? MOST_CALLS : 4),
 		.wait_us = below(state, 2) * 200,
 	};
+
+	__sync_fetch_and_add(&made, calls.count - 1);
 
 	for (unsigned int i = 0; i < calls.count; i++) {
 		struct tidepool_call call = any_call(state);
@@ -161,7 +166,10 @@ static int calls(uint64_t *state, int fd)
 		calls.count = random_next(state);
 	if (one_in(state, 64))
 		calls.wait_us = random_next(state);
-	return ask(fd, TIDEPOOL_IOC_CALL, one_in(state, 64) ? somewhere(state) : &calls);
+	result = ask(fd, TIDEPOOL_IOC_CALL, one_in(state, 64) ? somewhere(state) : &calls);
+	if (result > 1)
+		__sync_fetch_and_add(&done, result - 1);
+	return result;
 }
 
 static int call_in_ring(uint64_t *state, int fd)
@@ -268,7 +276,7 @@ static void *call_again(void *number)
 {
 	uint64_t state = random_seed((long)number);
 
-	while (!time_is_up(until) && __sync_add_and_fetch(&made, 1) <= enough) {
+	while (!time_is_up(until) && __sync_add_and_fetch(&made, 1) < enough) {
 		int result = one_call(&state);
 
 		if (result >= 0)

@@ -35,7 +35,7 @@ static const struct {
 	{ "durable", mode_durable, "DEVICE notes=DISK [at=flush|write] [seconds=10] [seed=N]" },
 	{ "endured", mode_endured, "IMAGE notes=BYTE" },
 	{ "values", mode_values, "POOL|- [keys=1000] [threads=4] [seconds=5] [changes=N] [most=70000] [quota=0] [seed=N]" },
-	{ "repeat", mode_repeat, "POOL|- what=put|get|exists [size=4096] [requests=1000] [uring=0]" },
+	{ "repeat", mode_repeat, "POOL|- what=put|get|exists [keys=1] [size=4096] [requests=1000]" },
 	{ "crowd", mode_crowd, "POOL [keys=40] [seconds=20] [most=9000] [quota=0] [spill=FILE] [seed=N]" },
 	{ "value", mode_value, "POOL|- [mode=0600] [quota=0] [user=UID] [open=2] [size=N] [from=FILE] [room=1000] [key_size=N] [expire_ms=N] [fault=0] [api=N]" },
 	{ "calls", mode_calls, "FOLDER|- [calls=100000] [seconds=60] [threads=4] [seed=N]" },

@@ -373,24 +373,29 @@ static uint32_t named(const char *name)
 }
 
 /*
- * stress repeat POOL what=put|get|exists [size=4096] [requests=1000] [uring=0]: one call again and again, of a value that
- * was put before.
+ * stress repeat POOL what=put|get|exists [keys=1] [size=4096] [requests=1000]: one call again and again, with each of some
+ * keys in turn, whose values were put before.
  */
 int mode_repeat(const char *pool)
 {
 	uint32_t size = option("size", 4096), what = named(option_text("what", "get")), room;
 	int fd = value_pool(strcmp(pool, "-") ? pool : "", 0600, 0);
-	long requests = option("requests", 1000);
+	long keys = option("keys", 1), requests = option("requests", 1000);
 	char *value = calloc(1, size);
 
-	value_make(value, 0, 1, size);
-	room = size;
-	if (value_call(fd, TIDEPOOL_PUT, "key", 3, value, &room, 0))
-		die("put");
-	for (long i = 0; i < requests; i++) {
-		room = size;
-		if (value_call(fd, what, "key", 3, value, &room, 0))
+	for (long i = 0; i < keys + requests; i++) {
+		long key = i % keys;
+		int result;
+
+		value_make(value, key, 1, i < keys ? size : 0);
+		do {	/* a put, until the lender takes it */
+			room = size;
+			result = value_call(fd, i < keys ? TIDEPOOL_PUT : what, &key, sizeof(key), value, &room, 0);
+		} while (result == -EAGAIN);
+		if (result) {
+			errno = -result;
 			die("call");
+		}
 	}
 	printf("{\"mode\": \"repeat\", \"requests\": %ld}\n", requests);
 	return 0;
