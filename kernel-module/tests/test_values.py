@@ -240,6 +240,25 @@ def test_name_was_taken(connected: Pair, user: int) -> None:
     assert said(guest, "unlink\n", "sessions", f"user={USER + 1}") == ["ok"]
 
 
+@pytest.mark.parametrize(
+    ("taken", "asked"),
+    [
+        ("mode=0000", "mode=0600"),
+        ("mode=0444", "mode=0644"),
+        ("mode=0444", f"mode=0644 open={os.O_RDONLY} user={USER}"),
+        ("mode=0222", f"mode=0622 open={os.O_WRONLY} user={USER}"),
+    ],
+)
+def test_name_was_taken_by_who_keeps_more_than_he_says(connected: Pair, taken: str, asked: str) -> None:
+    """Who has made a pool has it open to read and write, though its mode lets him do neither."""
+    guest = connected.borrower
+    guest.sh("chmod 0666 /dev/tidepool")
+    assert said(guest, "put k forged\nget k\n", "sessions", f"{taken} user={USER + 1}") == ["ok", "ok 6 forged"]
+    joined = said(guest, "get k\n", "sessions", asked)
+    assert said(guest, "unlink\n", "sessions", "mode=0666") == ["ok"]
+    assert joined == ["EEXIST"]
+
+
 def test_pools_of_root_are_taken_as_they_are(connected: Pair) -> None:
     """So are one's own."""
     guest = connected.borrower
