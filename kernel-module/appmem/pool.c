@@ -105,7 +105,7 @@ static int tide_app_pool_open_account(struct tide_app_pool *pool, u64 quota)
 
 	if (err)
 		return err;
-	err = tide_account_charge(&pool->account, tide_app_pool_cost(pool));
+	err = tide_account_charge(&pool->account, tide_app_pool_cost(pool), 0);
 	if (err)
 		tide_account_close(&pool->account);
 	return err;

@@ -23,6 +23,7 @@ USER = 1000
 FEW = 100  # pages that were on their way when a pool went
 ANEW = 500  # values of a page that are put again and again
 NOBODY_ANSWERS = "ENOTCONN"
+NODE = 576  # bytes of the catalog: 16 pages are in a leaf, and 64 leaves below a node
 BUFFER_SECONDS = 0.1  # that a put waits for one at least
 
 
@@ -298,6 +299,18 @@ def test_what_is_remembered_counts(connected: Pair) -> None:
     """With what the kernel's memory is handed out in: a key of 177 bytes and what is known of it take 512."""
     (_, outcome) = said(connected.borrower, "put a\nstats\n", "-", "key_size=177")
     assert json.loads(outcome)["bytes"] == PAGE + 512
+
+
+@pytest.mark.parametrize(("fails", "least"), [(0, 96 + 8), (2, 96 + NODE), (128, 96 + 2 * NODE)])
+def test_what_is_far_apart_counts(connected: Pair, fails: int, least: int) -> None:
+    """A page alone in the catalog takes more there than one among others, and not only for who looks at the slabs."""
+    guest, count = connected.borrower, 500
+    puts = "".join(f"fail {fails}\nput {n} x\n" for n in range(count))
+    outcomes = said(guest, f"{puts}sleep 1000\nput last x\nstats\n", "-", f"size={PAGE - 1}")
+    assert set(outcomes[1:-1:2]) == {"ok"}
+    remembered = json.loads(outcomes[-1])["bytes"] - count * PAGE
+    assert count * least < remembered < count * (least + 300)
+    assert of_all(guest)["bytes"] == 0
 
 
 def parameter(name: str) -> str:
