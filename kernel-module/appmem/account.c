@@ -30,6 +30,7 @@ MODULE_PARM_DESC(remember_bytes, "bytes of them that may be memory of this machi
 
 #define TIDE_REMEMBER_PART	8	/* of this machine's memory */
 #define TIDE_USER_POOLS	4096	/* a name is looked for among all of them */
+#define TIDE_CATALOG_SPARE	SZ_2K	/* the way to a pool's first page: an empty one counts for it */
 
 /* Those who have pools. */
 struct tide_app_user {
@@ -97,6 +98,15 @@ int tide_account_open(struct tide_account *account, kuid_t uid, u64 quota)
 	return full ? -EDQUOT : 0;
 }
 
+/* Under the lock. */
+static void tide_account_add(struct tide_account *account, u64 here, u64 bytes)
+{
+	account->bytes += bytes;
+	account->user->bytes += bytes;
+	tide_app_bytes += bytes;
+	tide_app_here += here;
+}
+
 /**
  * tide_account_close() - a pool is gone
  * @account: of which all is uncharged
@@ -106,6 +116,7 @@ void tide_account_close(struct tide_account *account)
 	struct tide_app_user *user = account->user;
 
 	spin_lock(&tide_app_bytes_lock);
+	tide_account_add(account, -account->beyond, -account->beyond);
 	if (--user->pools)
 		user = NULL;
 	else
@@ -119,47 +130,56 @@ static u64 tide_cost_bytes(struct tide_cost cost)
 	return cost.here + (u64)cost.pages * PAGE_SIZE;
 }
 
-/* Under the lock. */
-static bool tide_account_fits(const struct tide_account *account, struct tide_cost cost)
+/* Under the lock: is there room for what is here and for all of it? */
+static bool tide_account_fits(const struct tide_account *account, u64 here, u64 bytes)
 {
-	u64 bytes = tide_cost_bytes(cost);
-
 	return account->bytes + bytes <= account->quota &&
 	       account->user->bytes + bytes <= tide_app_user_limit() &&
 	       tide_app_bytes + bytes <= READ_ONCE(size_bytes) &&
-	       tide_app_here + cost.here <= tide_app_remember_limit();
+	       tide_app_here + here <= tide_app_remember_limit();
 }
 
-static int tide_account_add(struct tide_account *account, struct tide_cost cost,
-			    struct tide_cost wanted)
+static void tide_account_add_cost(struct tide_account *account, struct tide_cost cost)
 {
-	u64 bytes = tide_cost_bytes(cost);
-	bool fits;
+	tide_account_add(account, cost.here, tide_cost_bytes(cost));
+	account->catalog += tide_cost_catalog(cost.pages);
+}
 
-	spin_lock(&tide_app_bytes_lock);
-	fits = tide_account_fits(account, wanted);
-	if (fits) {
-		account->bytes += bytes;
-		account->user->bytes += bytes;
-		tide_app_bytes += bytes;
-		tide_app_here += cost.here;
-	}
-	spin_unlock(&tide_app_bytes_lock);
-	return fits ? 0 : -EDQUOT;
+/* What it takes that nobody was charged for. */
+static u64 tide_account_beyond(const struct tide_account *account, u64 catalog)
+{
+	u64 charged = account->catalog + TIDE_CATALOG_SPARE;
+
+	return catalog > charged ? catalog - charged : 0;
 }
 
 /**
  * tide_account_charge() - a pool is to hold more
  * @account: its account
  * @cost: how much more
+ * @catalog: bytes that the catalog takes for its pages now: where these are far apart that
+ *	is more than they were charged for, and counts from now on
  *
  * Context: process.
  * Return: 0, or -EDQUOT when its quota, its user's or the guest's does not allow that, or
  * the guest would have to remember too much.
  */
-int tide_account_charge(struct tide_account *account, struct tide_cost cost)
+int tide_account_charge(struct tide_account *account, struct tide_cost cost, u64 catalog)
 {
-	return tide_account_add(account, cost, cost);
+	u64 beyond, more;
+	bool fits;
+
+	spin_lock(&tide_app_bytes_lock);
+	beyond = tide_account_beyond(account, catalog);
+	more = beyond - account->beyond;	/* or less */
+	fits = tide_account_fits(account, cost.here + more, tide_cost_bytes(cost) + more);
+	if (fits) {
+		tide_account_add(account, more, more);
+		account->beyond = beyond;
+		tide_account_add_cost(account, cost);
+	}
+	spin_unlock(&tide_app_bytes_lock);
+	return fits ? 0 : -EDQUOT;
 }
 
 /**
@@ -172,7 +192,14 @@ int tide_account_charge(struct tide_account *account, struct tide_cost cost)
  */
 int tide_account_charge_beyond(struct tide_account *account, struct tide_cost cost)
 {
-	return tide_account_add(account, cost, (struct tide_cost) { });
+	bool fits;
+
+	spin_lock(&tide_app_bytes_lock);
+	fits = tide_account_fits(account, 0, 0);
+	if (fits)
+		tide_account_add_cost(account, cost);
+	spin_unlock(&tide_app_bytes_lock);
+	return fits ? 0 : -EDQUOT;
 }
 
 /**
@@ -189,6 +216,7 @@ void tide_account_uncharge(struct tide_account *account, struct tide_cost cost)
 	account->user->bytes -= bytes;
 	tide_app_bytes -= bytes;
 	tide_app_here -= cost.here;
+	account->catalog -= tide_cost_catalog(cost.pages);
 	spin_unlock(&tide_app_bytes_lock);
 }
 

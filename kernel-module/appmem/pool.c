@@ -105,7 +105,7 @@ static int tide_app_pool_open_account(struct tide_app_pool *pool, u64 quota)
 
 	if (err)
 		return err;
-	err = tide_account_charge(&pool->account, tide_app_pool_cost(pool));
+	err = tide_account_charge(&pool->account, tide_app_pool_cost(pool), 0);
 	if (err)
 		tide_account_close(&pool->account);
 	return err;
@@ -131,7 +131,8 @@ static int tide_app_pool_fill(struct tide_app_pool *pool, const struct tidepool_
 	return -ENOMEM;
 }
 
-static struct tide_app_pool *tide_app_pool_create(const struct tidepool_open *how)
+static struct tide_app_pool *tide_app_pool_create(const struct tidepool_open *how,
+						  unsigned int access)
 {
 	struct tide_app_pool *pool = kzalloc(sizeof(*pool), GFP_KERNEL_ACCOUNT);
 	int err;
@@ -155,6 +156,7 @@ static struct tide_app_pool *tide_app_pool_create(const struct tidepool_open *ho
 	pool->owner = current_fsuid();
 	pool->group = current_fsgid();
 	pool->mode = how->mode;
+	pool->held = access;
 	err = tide_app_pool_fill(pool, how);
 	if (!err) {
 		tide_figures_add(pool);
@@ -178,7 +180,8 @@ static bool tide_app_pool_admits(const struct tide_app_pool *pool, unsigned int 
 /*
  * Is it what the caller would have made? Another user may have taken the name before, to
  * read what is put or to have his own read. So nobody may be let in there whom the caller
- * would not let in, its owner included; only root's pools are taken as they are.
+ * would not let in, its owner included: who has made a pool has it open, whatever its mode
+ * says of him. Only root's pools are taken as they are.
  */
 static bool tide_app_pool_is_meant(const struct tide_app_pool *pool,
 				   const struct tidepool_open *how)
@@ -189,7 +192,7 @@ static bool tide_app_pool_is_meant(const struct tide_app_pool *pool,
 		return true;
 	if (gid_eq(pool->group, current_fsgid()))
 		group |= how->mode >> 3 & 07;
-	return !((pool->mode >> 6 | pool->mode >> 3) & 07 & ~group) &&
+	return !((pool->held | pool->mode >> 6 | pool->mode >> 3) & 07 & ~group) &&
 	       !(pool->mode & 07 & ~others) &&
 	       (!how->quota || how->quota == pool->account.quota);
 }
@@ -245,7 +248,7 @@ static struct tide_app_pool *tide_app_pool_open_either(const struct tidepool_ope
 
 	if (pool)
 		return pool;
-	fresh = tide_app_pool_create(how);	/* nobody waits for memory with the mutex */
+	fresh = tide_app_pool_create(how, access);	/* nobody waits for memory with the mutex */
 	if (IS_ERR(fresh))
 		return fresh;
 	pool = tide_app_pool_settle(how, access, fresh);
@@ -308,7 +311,8 @@ struct tide_app_pool *tide_app_pool_open(const struct tidepool_open *how, unsign
 		return ERR_PTR(-EPROTONOSUPPORT);
 	if (!tide_app_how_is_valid(how))
 		return ERR_PTR(-EINVAL);
-	return *how->name ? tide_app_pool_open_named(how, access) : tide_app_pool_create(how);
+	return *how->name ? tide_app_pool_open_named(how, access) :
+		tide_app_pool_create(how, access);
 }
 
 /**

@@ -29,6 +29,7 @@ struct tide_times;
  * @owner: who made it
  * @group: his, then
  * @mode: who else may use it, as a file's
+ * @held: what @owner has had since he made it, whatever @mode says: MAY_READ, MAY_WRITE
  * @account: how many bytes it holds, and may hold
  * @object: its pages
  * @spill: of a kept pool: the file that has them, too; else NULL
@@ -54,6 +55,7 @@ struct tide_app_pool {
 	kuid_t owner;
 	kgid_t group;
 	umode_t mode;
+	unsigned int held;
 	struct tide_account account;
 	struct tide_object *object;
 	struct tide_spill *spill;

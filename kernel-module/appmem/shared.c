@@ -16,6 +16,7 @@
 #include "appmem/shared.h"
 #include "appmem/value.h"
 #include "borrower/catalog_pages.h"
+#include "borrower/object.h"
 
 static struct tide_cost tide_shared_cost(void)
 {
@@ -36,7 +37,8 @@ static void tide_shared_free(struct tide_app_pool *pool, struct tide_shared *sha
 static int tide_shared_charge(struct tide_app_pool *pool, bool moves)
 {
 	return moves ? tide_account_charge_beyond(&pool->account, tide_shared_cost()) :
-		       tide_account_charge(&pool->account, tide_shared_cost());
+		       tide_account_charge(&pool->account, tide_shared_cost(),
+					   tide_object_bytes(pool->object));
 }
 
 /* Where it will be in the spill file is taken now: closing it never lacks room. */

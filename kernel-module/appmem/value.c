@@ -19,6 +19,7 @@
 #include "appmem/value.h"
 #include "base/broken.h"
 #include "borrower/catalog_pages.h"
+#include "borrower/object.h"
 #include "borrower/peer.h"
 
 #define TIDE_SWEEP		8	/* values and pages looked at with each put */
@@ -152,7 +153,8 @@ static struct tide_value *tide_value_create(struct tide_app_pool *pool,
 	value->size = put->size;
 	value->key_size = key->size;
 	memcpy(value->key, key->bytes, key->size);
-	*err = tide_account_charge(&pool->account, tide_value_cost(value));
+	*err = tide_account_charge(&pool->account, tide_value_cost(value),
+				   tide_object_bytes(pool->object));
 	if (!*err)
 		return value;
 	kfree(value);

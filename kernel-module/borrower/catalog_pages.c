@@ -66,6 +66,28 @@ static u64 *tide_leaf_entry(struct tide_leaf *leaf, pgoff_t index)
 	return &leaf->entry[index & (TIDE_LEAF_ENTRIES - 1)];
 }
 
+/*
+ * What goes and comes with the leaf at the state's index, where there is one: itself, and
+ * the nodes that have nothing else below them. A tree that grows or shrinks at its top has
+ * some more or less.
+ */
+static long tide_leaf_bytes(const struct xa_state *xas)
+{
+	const struct xa_node *node = xas->xa_node;
+	long bytes = sizeof(struct tide_leaf);
+
+	for (; node && node->count == 1; node = xa_parent_locked(xas->xa, node))
+		bytes += sizeof(*node);
+	return bytes;
+}
+
+static void tide_leaf_count(struct xa_state *xas, long bytes)
+{
+	struct tide_object *object = container_of(xas->xa, struct tide_object, pages);
+
+	WRITE_ONCE(object->bytes, xa_empty(xas->xa) ? 0 : object->bytes + bytes);
+}
+
 /* The leaf at the state's index, made if need be; NULL: no memory. */
 static struct tide_leaf *tide_leaf_make(struct xa_state *xas)
 {
@@ -77,8 +99,10 @@ static struct tide_leaf *tide_leaf_make(struct xa_state *xas)
 	if (!leaf)
 		return NULL;
 	xas_store(xas, leaf);
-	if (!xas_error(xas))
+	if (!xas_error(xas)) {
+		tide_leaf_count(xas, tide_leaf_bytes(xas));
 		return leaf;
+	}
 	kmem_cache_free(tide_leaf_cache, leaf);
 	return NULL;
 }
@@ -86,9 +110,13 @@ static struct tide_leaf *tide_leaf_make(struct xa_state *xas)
 /* Entries of a leaf were cleared: it goes when it was the last. */
 static void tide_leaf_trim(struct xa_state *xas, struct tide_leaf *leaf)
 {
+	long bytes;
+
 	if (memchr_inv(leaf, 0, sizeof(*leaf)))
 		return;
+	bytes = tide_leaf_bytes(xas);
 	xas_store(xas, NULL);
+	tide_leaf_count(xas, -bytes);
 	kmem_cache_free(tide_leaf_cache, leaf);
 }
 

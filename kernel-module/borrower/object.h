@@ -5,6 +5,7 @@
 
 #include <linux/compiler.h>
 #include <linux/list.h>
+#include <linux/minmax.h>
 #include <linux/rbtree.h>
 #include <linux/rcupdate.h>
 #include <linux/refcount.h>
@@ -24,6 +25,7 @@
  * @refs: references
  * @pass: of the walk that saw it last
  * @pages: leaves of entries, 8 bytes a page: version and slot of the lender
+ * @bytes: that they take with what is above them, more or less
  * @outgoing: the pages that are in a buffer and not yet acknowledged, by index
  * @rcu: frees it
  * @free: its front end's, when nobody refers to it any more
@@ -33,7 +35,7 @@
  * @once: no index is used twice
  *
  * A front end embeds it. It is forgotten when nothing of it is in the pool, unless
- * it is kept. @pages, @outgoing, @changes, @dead and @kept are guarded by
+ * it is kept. @pages, @bytes, @outgoing, @changes, @dead and @kept are guarded by
  * @pages.xa_lock, taken with interrupts off.
  */
 struct tide_object {
@@ -46,6 +48,7 @@ struct tide_object {
 	refcount_t refs;
 	u64 changes;
 	struct xarray pages;
+	long bytes;
 	struct rb_root outgoing;
 	struct rcu_head rcu;
 	void (*free)(struct tide_object *object);
@@ -79,6 +82,12 @@ static inline bool tide_object_lives(const struct tide_object *object)
 static inline bool tide_object_get(struct tide_object *object)
 {
 	return tide_object_lives(object) && refcount_inc_not_zero(&object->refs);
+}
+
+/* What the catalog takes for its pages. */
+static inline u64 tide_object_bytes(const struct tide_object *object)
+{
+	return max(READ_ONCE(object->bytes), 0L);
 }
 
 /* Is there nothing of it to be known, neither at a lender nor here? */

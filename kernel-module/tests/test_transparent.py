@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
 import pytest
@@ -320,6 +321,32 @@ def test_options_are_those_of_the_first_load(pair: Pair) -> None:
         assert server.say("module", "load", REDIS_MODULE, "ABOVE", "512").startswith("ERR Error loading")
         assert "is loaded already" in pair.borrower.sh(f"cat {log}; rm {log}")
         server.say("set", "k", "v" * 300)
+        wait_until("it goes away", lambda: away(server) == 1)
+
+
+@contextmanager
+def transaction(server: Server, *commands: str) -> Iterator[list[str]]:
+    """A client has queued these until the end, when it has them run: the replies."""
+    guest, replies, go = server.guest, list[str](), "/tmp/go"
+    script = "".join(f"{command}\n" for command in ("multi", *commands))
+    guest.sh(f"mkfifo {go}")
+    job = guest.start(f"cat - {go} | {with_tools('redis-cli')} -s {server.socket}", script.encode())
+    try:
+        wait_until("all are queued", lambda: f" multi={len(commands)} " in server.say("client", "list"))
+        yield replies
+    finally:
+        guest.sh(f"echo exec > {go}; rm {go}")
+        replies += job.result().output.splitlines()
+
+
+def test_a_transaction_is_older_than_the_module(pair: Pair) -> None:
+    """What it has queued finds its values, though nobody has seen it queued; then they may go away."""
+    with Server(pair.borrower, OURS, f"{LRU} --enable-module-command yes", module=None) as server:
+        server.say("set", "k", "v" * 500)
+        with transaction(server, "get k") as replies:
+            assert server.say("module", "load", REDIS_MODULE, *AT_ONCE.split()) == "OK"
+            time.sleep(3)  # there are ten ticks in a second
+        assert replies == ["OK", "QUEUED", "v" * 500]
         wait_until("it goes away", lambda: away(server) == 1)
 
 

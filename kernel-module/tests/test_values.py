@@ -23,6 +23,7 @@ USER = 1000
 FEW = 100  # pages that were on their way when a pool went
 ANEW = 500  # values of a page that are put again and again
 NOBODY_ANSWERS = "ENOTCONN"
+NODE = 576  # bytes of the catalog: 16 pages are in a leaf, and 64 leaves below a node
 BUFFER_SECONDS = 0.1  # that a put waits for one at least
 
 
@@ -240,6 +241,25 @@ def test_name_was_taken(connected: Pair, user: int) -> None:
     assert said(guest, "unlink\n", "sessions", f"user={USER + 1}") == ["ok"]
 
 
+@pytest.mark.parametrize(
+    ("taken", "asked"),
+    [
+        ("mode=0000", "mode=0600"),
+        ("mode=0444", "mode=0644"),
+        ("mode=0444", f"mode=0644 open={os.O_RDONLY} user={USER}"),
+        ("mode=0222", f"mode=0622 open={os.O_WRONLY} user={USER}"),
+    ],
+)
+def test_name_was_taken_by_who_keeps_more_than_he_says(connected: Pair, taken: str, asked: str) -> None:
+    """Who has made a pool has it open to read and write, though its mode lets him do neither."""
+    guest = connected.borrower
+    guest.sh("chmod 0666 /dev/tidepool")
+    assert said(guest, "put k forged\nget k\n", "sessions", f"{taken} user={USER + 1}") == ["ok", "ok 6 forged"]
+    joined = said(guest, "get k\n", "sessions", asked)
+    assert said(guest, "unlink\n", "sessions", "mode=0666") == ["ok"]
+    assert joined == ["EEXIST"]
+
+
 def test_pools_of_root_are_taken_as_they_are(connected: Pair) -> None:
     """So are one's own."""
     guest = connected.borrower
@@ -279,6 +299,18 @@ def test_what_is_remembered_counts(connected: Pair) -> None:
     """With what the kernel's memory is handed out in: a key of 177 bytes and what is known of it take 512."""
     (_, outcome) = said(connected.borrower, "put a\nstats\n", "-", "key_size=177")
     assert json.loads(outcome)["bytes"] == PAGE + 512
+
+
+@pytest.mark.parametrize(("fails", "least"), [(0, 96 + 8), (2, 96 + NODE), (128, 96 + 2 * NODE)])
+def test_what_is_far_apart_counts(connected: Pair, fails: int, least: int) -> None:
+    """A page alone in the catalog takes more there than one among others, and not only for who looks at the slabs."""
+    guest, count = connected.borrower, 500
+    puts = "".join(f"fail {fails}\nput {n} x\n" for n in range(count))
+    outcomes = said(guest, f"{puts}sleep 1000\nput last x\nstats\n", "-", f"size={PAGE - 1}")
+    assert set(outcomes[1:-1:2]) == {"ok"}
+    remembered = json.loads(outcomes[-1])["bytes"] - count * PAGE
+    assert count * least < remembered < count * (least + 300)
+    assert of_all(guest)["bytes"] == 0
 
 
 def parameter(name: str) -> str:

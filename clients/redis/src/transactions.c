@@ -70,6 +70,19 @@ int transactions_are_open(RedisModuleCtx *ctx)
 }
 
 /**
+ * transactions_find() - look for those that are older than the module
+ * @ctx: of the module's load
+ *
+ * Nobody has seen what they name.
+ */
+void transactions_find(RedisModuleCtx *ctx)
+{
+	may_be_open = 1;
+	if (transactions_are_open(ctx))
+		transactions_name_all();
+}
+
+/**
  * transactions_check() - look for one, now and then
  * @ctx: of a timer
  * @now_us: clock_us()

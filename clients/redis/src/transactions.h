@@ -10,6 +10,7 @@
 void transactions_begin(void);
 int transactions_may_be_open(void);
 int transactions_are_open(RedisModuleCtx *ctx);
+void transactions_find(RedisModuleCtx *ctx);
 void transactions_check(RedisModuleCtx *ctx, long long now_us);
 void transactions_name(uint32_t hash);
 void transactions_name_all(void);

@@ -8,6 +8,7 @@
 #include "names.h"
 #include "policy.h"
 #include "stub.h"
+#include "transactions.h"
 #include "transparent.h"
 #include "values.h"
 
@@ -104,8 +105,10 @@ int transparent_begin(RedisModuleCtx *ctx, const struct away_wish *wish, uint64_
 	if (error)
 		return refuse(ctx, tidepool_strerror(error));
 	RedisModule_SetModuleOptions(ctx, MODULE_OPTIONS);
-	if (!begin_all(ctx, wish))
+	if (!begin_all(ctx, wish)) {
+		transactions_find(ctx);
 		return REDISMODULE_OK;
+	}
 	values_close();
 	return refuse(ctx, "the server lacks memory");
 }

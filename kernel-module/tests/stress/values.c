@@ -482,6 +482,17 @@ static void say_stats(int fd)
 	printf("\"front_bytes\": %llu}\n", stats.front_bytes);
 }
 
+/* COUNT puts of values that nobody has. */
+static void say_fail(int fd, long count)
+{
+	uint32_t size = TIDEPOOL_VALUE_MAX;
+	int result = 0;
+
+	while (count--)
+		result = value_call(fd, TIDEPOOL_PUT, "none", 4, (void *)16, &size, 0);
+	printf("%s\n", outcome(result));
+}
+
 /* Opens a pool with a descriptor that has one, perhaps. */
 static void say_open(int fd, const char *name)
 {
@@ -517,6 +528,8 @@ static void say(int fd, char *line)
 		say_open(fd, key ? key : "");
 	if (what && !strcmp(what, "pool"))	/* with a descriptor of its own, which stays open */
 		say_open(open_or_die(DEVICE, O_RDWR), key ? key : "");
+	if (what && !strcmp(what, "fail"))
+		say_fail(fd, atol(key));
 	if (what && !strcmp(what, "poll"))
 		say_poll(fd);
 	if (what && !strcmp(what, "sleep"))
