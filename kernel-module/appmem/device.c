@@ -166,7 +166,7 @@ static int tide_app_begin(const struct tide_app_batch *batch, struct tide_app_ca
 		return 0;
 	want->to = u64_to_user_ptr(call->value);
 	want->room = call->value_size;
-	want->waits = call->what == TIDEPOOL_GET || batch->until;
+	want->waits = call->what == TIDEPOOL_GET || (batch->until && tide_app_reads_spare());
 	tide_want_begin(batch->pool, want);
 	return 0;
 }

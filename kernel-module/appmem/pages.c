@@ -36,6 +36,7 @@
 #define TIDE_BUFFERS_LEFT	4	/* one in so many is for those who do not wait */
 #define TIDE_FAULT_TRIES	16	/* for a program's page that memory is too short for */
 #define TIDE_OFFER_JIFFIES	(HZ / 2)	/* for all pages that need not go out */
+#define TIDE_READS_SPARE	256	/* reads with which there may be one that nobody waits for in the end */
 
 static atomic_t tide_app_reads = ATOMIC_INIT(0);	/* that are under way, abandoned or not */
 static DECLARE_WAIT_QUEUE_HEAD(tide_app_read_over);
@@ -493,6 +494,16 @@ static struct tide_app_read *tide_app_read_begin(struct page **pages, unsigned i
 	read->count = count;
 	atomic_inc(&tide_app_reads);
 	return read;
+}
+
+/**
+ * tide_app_reads_spare() - may one more read be begun that is given up perhaps?
+ *
+ * What is given up goes on until its deadline, and who gives up may begin the next at once.
+ */
+bool tide_app_reads_spare(void)
+{
+	return atomic_read(&tide_app_reads) < TIDE_READS_SPARE;
 }
 
 /**

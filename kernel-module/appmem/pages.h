@@ -16,6 +16,7 @@ void tide_app_pages_offer(struct tide_object *object, u64 first, struct page **p
 			  unsigned int count);
 int tide_app_page_try_put(struct tide_object *object, u64 index, struct page *page);
 int tide_app_buffer_await(void);
+bool tide_app_reads_spare(void);
 struct tide_app_read *tide_app_pages_ask(struct tide_object *object, u64 first,
 					 struct page **pages, unsigned int count);
 int tide_app_pages_await(struct tide_app_read *read, ktime_t until, struct page ***pages);

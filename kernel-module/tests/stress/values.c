@@ -37,6 +37,7 @@ static struct {
 	struct life *lives;		/* likewise, of what was put last */
 	char *busy;			/* a key that somebody changes */
 	bool kept, uring;
+	uint32_t wait_us;		/* of gets that are tried */
 } all;
 
 static double until;
@@ -62,7 +63,7 @@ static int make_call_in_ring(int fd, struct tidepool_call *call)
 
 static int make_call(int fd, struct tidepool_call *call)
 {
-	struct tidepool_calls calls = { .calls = (uintptr_t)call, .count = 1 };
+	struct tidepool_calls calls = { .calls = (uintptr_t)call, .count = 1, .wait_us = all.wait_us };
 
 	if (all.uring)
 		return make_call_in_ring(fd, call);
@@ -103,6 +104,7 @@ int value_pool(const char *name, unsigned int mode, unsigned long quota)
 	int fd = open_or_die(DEVICE, option("open", O_RDWR));
 
 	all.uring = option("uring", 0);
+	all.wait_us = option("wait_us", 0);
 	if (option("unopened", 0))
 		return fd;
 	want_kept(&how);
