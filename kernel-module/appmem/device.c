@@ -272,7 +272,8 @@ static int tide_app_all(const struct tide_app_batch *batch, struct tidepool_call
 	int done, made = 0;
 
 	if (count > 1)	/* without memory they are made one by one */
-		calls = kmalloc_array(min(count, TIDE_GETS_MAX), sizeof(*calls), GFP_KERNEL_ACCOUNT);
+		calls = kmalloc_array(min(count, TIDE_GETS_MAX), sizeof(*calls),
+				      GFP_KERNEL_ACCOUNT);
 	for (done = 0; done < count; done += made) {
 		made = tide_app_some(batch, calls, at + done, count - done);
 		if (made < 0)

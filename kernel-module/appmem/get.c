@@ -249,13 +249,13 @@ unsigned int tide_want_pages(const struct tide_want *want)
  */
 void tide_want_drop(struct tide_want *want)
 {
-	unsigned int count = tide_want_pages(want);
+	struct tide_asked *asked = &want->asked;
 
 	if (want->err)
 		return;
-	if (count && want->asked.read && tide_app_pages_await(want->asked.read, 0, &want->asked.pages))
+	if (asked->read && tide_app_pages_await(asked->read, 0, &asked->pages))
 		return;
-	tide_app_pages_free(want->asked.pages, count);
+	tide_app_pages_free(asked->pages, tide_want_pages(want));
 	tide_found_free(&want->found);
 }
 
