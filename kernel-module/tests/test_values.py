@@ -607,22 +607,34 @@ def test_puts_leave_buffers(connected: Pair) -> None:
         assert figures["buffers_free"] >= figures["buffers_total"] // 4
 
 
+@contextmanager
+def nothing_near(guest: Guest) -> Iterator[None]:
+    """No value is in the guest's own memory for being read often."""
+    front = parameter("front_bytes")
+    before = guest.read(front)
+    guest.write(front, "0")
+    try:
+        yield
+    finally:
+        guest.write(front, before)
+
+
 def test_a_get_that_is_tried(connected: Pair) -> None:
     """It brings what is near, and what lenders send while it waits. What does not come in time is no miss."""
-    guest = connected.borrower
+    guest, room = connected.borrower, f"room={2 * PAGE}"
     outcomes = said(guest, "put small x\ntry-get small\ntry-get none\n")
     assert outcomes[1] == "ok 1"
     assert outcomes[2].split()[0] == "ENOENT"
     assert said(guest, "put k far\n", "trying", f"size={2 * PAGE}") == ["ok"]
     connected.settle()
-    room = f"room={2 * PAGE}"
-    assert said(guest, "try-get k\n", "trying", room)[0].split()[0] == "EAGAIN"
-    assert said(guest, "try-get k\n", "trying", f"{room} wait_us=10000000") == [f"ok {2 * PAGE}"]
-    connected.lender.stop()
-    try:
-        assert said(guest, "try-get k\n", "trying", f"{room} wait_us=1000")[0].split()[0] == "EAGAIN"
-    finally:
-        connected.lender.cont()
+    with nothing_near(guest):
+        assert said(guest, "try-get k\n", "trying", room)[0].split()[0] == "EAGAIN"
+        assert said(guest, "try-get k\n", "trying", f"{room} wait_us=10000000") == [f"ok {2 * PAGE}"]
+        connected.lender.stop()
+        try:
+            assert said(guest, "try-get k\n", "trying", f"{room} wait_us=1000")[0].split()[0] == "EAGAIN"
+        finally:
+            connected.lender.cont()
     found = figures(guest, "trying")
     assert (found["hits"], found["misses"], found["lost"]) == (1, 0, 0)
     said(guest, "unlink\n", "trying")
@@ -631,19 +643,16 @@ def test_a_get_that_is_tried(connected: Pair) -> None:
 def test_no_more_is_given_up_than_may_be(connected: Pair) -> None:
     """Who tries again and again, and does not wait, has a lender asked for so many pages and no more."""
     guest, tries, most = connected.borrower, 600, 256
-    front = parameter("front_bytes")
-    before = guest.read(front)
-    guest.write(front, "0")
     assert said(guest, "put k far\n", "vain", f"size={PAGE}") == ["ok"]
     connected.settle()
     sent = connected.lent()["get_hits"]
-    connected.lender.stop()
-    try:
-        outcomes = said(guest, "try-get k\n" * tries, "vain", f"room={PAGE} wait_us=1")
-    finally:
-        connected.lender.cont()
-    assert {outcome.split()[0] for outcome in outcomes} == {"EAGAIN"}
-    assert said(guest, "get k\n", "vain", f"room={PAGE}")[0].startswith("ok ")  # behind all of them
+    with nothing_near(guest):
+        connected.lender.stop()
+        try:
+            outcomes = said(guest, "try-get k\n" * tries, "vain", f"room={PAGE} wait_us=1")
+        finally:
+            connected.lender.cont()
+        assert {outcome.split()[0] for outcome in outcomes} == {"EAGAIN"}
+        assert said(guest, "get k\n", "vain", f"room={PAGE}")[0].startswith("ok ")  # behind all of them
     assert most / 2 < connected.lent()["get_hits"] - sent - 1 <= most
-    guest.write(front, before)
     said(guest, "unlink\n", "vain")
