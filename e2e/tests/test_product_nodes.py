@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
+from pods_memory import Pods, read_again, take
 from product import BORROWER, GUESTS, LENDER, MIB, STRESS, Object, Product, until
 
 import docs
@@ -22,6 +23,8 @@ GATHERED = 100 * MIB  # the least that a guest with 300 MiB of idle files is to 
 GATHERED_SECONDS = 600  # a little at a time
 # The node lender's own memory may differ by that: what it remembers of pages, and its buffers.
 TOLERANCE = 32 * MIB
+# Of all pods' memory: what is left for one more, and what it takes beyond that.
+ROOM_MIB, TAKEN_MIB = 64, 96
 # As docs/how-to/lend-nodes.md has them, and as this machine can.
 SIZES = {"32Gi": "600Mi", "8Gi": "256Mi", "36Gi": "1Gi"}
 
@@ -93,6 +96,8 @@ def test_pages_come_back_from_a_node(lending: Product) -> None:
     assert report["wrong_pages"] == report["errors"] == 0
     assert lending.hits() > before + 2000
     _assert_shown(lending, lender["guest"])
+    _assert_given_way(lending, lender["guest"])
+    lending.stress(f"sequential {FILE} passes=2")
     lending.assert_sound(BORROWER)
     lent, pod, pods = _lent(lending, lender["guest"]), *seen_by_kubelet(lender["guest"])
     lending.delete()
@@ -158,6 +163,16 @@ def _assert_not_counted(lent: float, pod: Object, pods: Object, name: str) -> No
     pod_after, pods_after = until("kubelet sees that the pod has given it back", given_back)
     assert abs(pod["workingSetBytes"] - pod_after["workingSetBytes"]) < TOLERANCE
     assert abs(pods["workingSetBytes"] - pods_after["workingSetBytes"]) < lent / 2
+
+
+def _assert_given_way(product: Product, node: str) -> None:
+    """Another pod takes what all pods may not have beside what is lent: lent pages go, and nothing else on the node."""
+    pods, lent = Pods(node), _lent(product, node)
+    before = [pods.endings(), *map(read_again, GUESTS)]
+    with pods.limited(pods.usage() + ROOM_MIB * MIB):
+        assert take(node, ROOM_MIB + TAKEN_MIB) == "Succeeded: has it"
+    assert [pods.endings(), *map(read_again, GUESTS)] == before
+    until("lent pages have gone", lambda: _lent(product, node) < lent - TAKEN_MIB * MIB / 2)
 
 
 def _assert_shown(product: Product, node: str) -> None:
