@@ -30,7 +30,7 @@ MODULE_PARM_DESC(remember_bytes, "bytes of them that may be memory of this machi
 
 #define TIDE_REMEMBER_PART	8	/* of this machine's memory */
 #define TIDE_USER_POOLS	4096	/* a name is looked for among all of them */
-#define TIDE_CATALOG_SPARE	SZ_2K	/* the way to a pool's first page: an empty one counts for it */
+#define TIDE_CATALOG_SPARE	SZ_2K	/* to a pool's first page: an empty one counts for it */
 
 /* Those who have pools. */
 struct tide_app_user {

@@ -36,7 +36,7 @@
 #define TIDE_BUFFERS_LEFT	4	/* one in so many is for those who do not wait */
 #define TIDE_FAULT_TRIES	16	/* for a program's page that memory is too short for */
 #define TIDE_OFFER_JIFFIES	(HZ / 2)	/* for all pages that need not go out */
-#define TIDE_READS_SPARE	256	/* reads: less, and one may begin that is given up perhaps */
+#define TIDE_READS_SPARE	256	/* with fewer reads one may begin that is given up */
 
 static atomic_t tide_app_reads = ATOMIC_INIT(0);	/* that are under way, abandoned or not */
 static DECLARE_WAIT_QUEUE_HEAD(tide_app_read_over);

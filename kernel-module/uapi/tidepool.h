@@ -52,7 +52,7 @@ enum tidepool_what {
 	TIDEPOOL_DELETE,
 	TIDEPOOL_EXISTS,	/* is there a value, as far as is known without asking? */
 	TIDEPOOL_TRY_PUT,	/* a put, but what would have to wait changes nothing: -EAGAIN */
-	TIDEPOOL_TRY_GET,	/* a get, but what would wait for too long brings nothing: -EAGAIN */
+	TIDEPOOL_TRY_GET,	/* a get, but what would wait too long brings nothing: -EAGAIN */
 };
 
 /**
