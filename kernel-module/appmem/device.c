@@ -145,6 +145,12 @@ struct tide_app_batch {
 	ktime_t until;
 };
 
+/* Is it a get with which nothing is wrong: begun, and to be ended or dropped? */
+static bool tide_app_wants(const struct tide_app_call *one)
+{
+	return !one->call.result && tide_app_is_get(one->call.what);
+}
+
 /*
  * Copies a call and begins it, if it is a get. Whatever is wrong with it is its result; an
  * error is that it cannot be made.
@@ -162,7 +168,7 @@ static int tide_app_begin(const struct tide_app_batch *batch, struct tide_app_ca
 	one->began = tide_times_begin();
 	call->result = tide_app_may(batch->file, call->what) ?:
 		       tide_app_copy_key(call->key, call->key_size, one->bytes, &want->key);
-	if (call->result || !tide_app_is_get(call->what))
+	if (!tide_app_wants(one))
 		return 0;
 	want->to = u64_to_user_ptr(call->value);
 	want->room = call->value_size;
@@ -188,10 +194,10 @@ static int tide_app_end(const struct tide_app_batch *batch, struct tide_app_call
 {
 	struct tidepool_call *call = &one->call;
 
-	if (!call->result)
-		call->result = tide_app_is_get(call->what) ?
-				       tide_app_end_get(batch, one) :
-				       tide_app_do(batch->pool, &one->want.key, call);
+	if (tide_app_wants(one))
+		call->result = tide_app_end_get(batch, one);
+	else if (!call->result)
+		call->result = tide_app_do(batch->pool, &one->want.key, call);
 	if (call->result == -EINTR)
 		return -EINTR;
 	return put_user(call->value_size, &at->value_size) ?: put_user(call->result, &at->result);
@@ -227,7 +233,7 @@ static int tide_app_gets_begin(const struct tide_app_batch *batch, struct tide_a
 		*err = tide_app_begin(batch, &calls[begun], at + begun);
 		if (*err)
 			break;
-		if (!calls[begun].call.result && tide_app_is_get(calls[begun].call.what))
+		if (tide_app_wants(&calls[begun]))
 			pages += tide_want_pages(&calls[begun].want);
 		begun++;
 	}
@@ -238,11 +244,14 @@ static int tide_app_gets_begin(const struct tide_app_batch *batch, struct tide_a
 static void tide_app_gets_drop(struct tide_app_call *calls, int from, int to)
 {
 	for (; from < to; from++)
-		if (!calls[from].call.result && tide_app_is_get(calls[from].call.what))
+		if (tide_app_wants(&calls[from]))
 			tide_want_drop(&calls[from].want);
 }
 
-/* Makes some calls, gets together; returns how many have a result, or a negative errno. */
+/*
+ * Makes gets together; returns how many have a result, 0 if the next call is none, or a
+ * negative errno.
+ */
 static int tide_app_gets(const struct tide_app_batch *batch, struct tide_app_call *calls,
 			 struct tidepool_call __user *at, int most)
 {
@@ -257,12 +266,13 @@ static int tide_app_gets(const struct tide_app_batch *batch, struct tide_app_cal
 	return done ?: err;
 }
 
+/* Likewise some calls, of any kind. */
 static int tide_app_some(const struct tide_app_batch *batch, struct tide_app_call *calls,
 			 struct tidepool_call __user *at, int left)
 {
-	if (calls && tide_app_gets_next(at))
-		return tide_app_gets(batch, calls, at, min(left, TIDE_GETS_MAX));
-	return tide_app_call(batch, at) ?: 1;
+	int made = calls ? tide_app_gets(batch, calls, at, min(left, TIDE_GETS_MAX)) : 0;
+
+	return made ?: tide_app_call(batch, at) ?: 1;
 }
 
 static int tide_app_all(const struct tide_app_batch *batch, struct tidepool_call __user *at,

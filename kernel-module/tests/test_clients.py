@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from test_values import limit
 
 from bed.device import MODULES, load_target
 from bed.guest import Guest
@@ -243,12 +244,10 @@ def asked(guest: Guest, *commands: str) -> list[str]:
     return guest.start(CLI, "".join(f"{command}\n" for command in commands).encode()).wait().splitlines()
 
 
-# Says how long each of some pings took, in seconds.
-PINGS = f"""{WITH_PYTHON} -c 'import socket, sys, time
-server = socket.socket(socket.AF_UNIX); server.connect("{SOCKET}")
-for _ in range(20):
-    begin = time.monotonic(); server.send(b"PING\\r\\n"); server.recv(100); print(time.monotonic() - begin)
-    time.sleep(0.02)'"""
+def compared(guest: Guest, what: str, count: int) -> list[str]:
+    """What clients/redis/tests/compare.py says of a server."""
+    guest.write("/compare.py", (REDIS / "tests" / "compare.py").read_text())
+    return guest.sh(f"{WITH_PYTHON} /compare.py {what} {SOCKET} {count}").splitlines()
 
 
 def figures(guest: Guest) -> dict[str, int]:
@@ -297,49 +296,15 @@ def test_redis_under_load(redis: Guest) -> None:
     assert asked(redis, "ping") == ["PONG"]
 
 
-# Clients at the same time, each with values of its own, of sizes of all kinds; one asks for many in one piece.
-GET_TOGETHER = """
-import random, socket, sys, threading
-def command(*words):
-    return b"".join([b"*%d\\r\\n" % len(words), *(b"$%d\\r\\n%s\\r\\n" % (len(word), word) for word in words)])
-def reply(file):
-    kind, rest = (line := file.readline())[:1], line[1:-2]
-    return file.read(int(rest) + 2)[:-2] if kind == b"$" and rest != b"-1" else rest if kind != b"-" else line
-def client(number, piece, wrong):
-    chance, file = random.Random(number), socket.socket(socket.AF_UNIX)
-    file.connect(sys.argv[1])
-    file = file.makefile("rwb")
-    sizes = [0, 10, 3000, 4096, 65536, 70000]
-    values = {b"%d:%d" % (number, key): chance.randbytes(chance.choice(sizes)) for key in range(40)}
-    for key, value in values.items():
-        file.write(command(b"TIDE.SET", key, value)); file.flush()
-        assert reply(file) == b"OK"
-    for _ in range(int(sys.argv[2]) // piece):
-        keys = [chance.choice([*values, b"none"]) for _ in range(piece)]
-        file.write(b"".join(command(b"TIDE.GET", key) for key in keys)); file.flush()
-        wrong += [key for key in keys if reply(file) != values.get(key, b"-1")]
-wrong = []
-pieces = enumerate([1, 1, 1, 1, 20])
-threads = [threading.Thread(target=client, args=(number, piece, wrong)) for number, piece in pieces]
-for thread in threads: thread.start()
-for thread in threads: thread.join()
-print(len(wrong), wrong[:3])
-"""
-
-
 @pytest.mark.parametrize("wait_us", [0, 100, 3000, 100_000])
 def test_redis_gets_what_many_clients_want(connected: Pair, wait_us: int) -> None:
     """Together, alone or by threads, whatever the server waits: each client has its own values."""
-    guest, front = connected.borrower, "/sys/module/tidepool_app/parameters/front_bytes"
-    before = guest.read(front)
-    guest.write(front, "0")
-    with server_with(guest, f"WAIT {wait_us}"):
-        program = f"{WITH_PYTHON} -c {shlex.quote(GET_TOGETHER)} {SOCKET} 300"
-        assert guest.sh(program).split()[0] == "0"
+    guest = connected.borrower
+    with limit(guest, "front_bytes", 0), server_with(guest, f"WAIT {wait_us}"):
+        compared(guest, "together", 300)
         said = figures(guest)
     assert said["hits"] > 1000
     assert said["lost"] == said["local"] == 0
-    guest.write(front, before)
 
 
 def test_redis_does_not_wait_long_for_a_lender(connected: Pair, redis: Guest) -> None:
@@ -348,20 +313,18 @@ def test_redis_does_not_wait_long_for_a_lender(connected: Pair, redis: Guest) ->
     client = f"{CLI} tide.get far:7"
     with late_lender(connected):
         job = redis.start(client)
-        slowest = max(float(line) for line in redis.sh(PINGS).splitlines())
+        slowest_ms = int(compared(redis, "pings", 20)[0])
         assert job.running
     assert job.result().output.strip() == "v" * 4000
-    assert slowest < 0.5  # a server that waited itself would wait for a lender's deadline, again and again
+    assert slowest_ms < 500  # a server that waited itself would wait for a lender's deadline, again and again
 
 
 def test_redis_takes_long_pipelines(connected: Pair) -> None:
     """A command of one takes about as long as one of many short ones: the server does not move all of it each time."""
     guest, count, runs = connected.borrower, 6000, list[list[int]]()
-    guest.write("/compare.py", (REDIS / "tests" / "compare.py").read_text())
     with server_with(guest, "POOL pipelined"):
         for _ in range(3):  # the machine may be busy with something else for a while
-            said = guest.sh(f"{WITH_PYTHON} /compare.py pipe {SOCKET} {count}")
-            runs.append([int(one) for one in said.splitlines()[0].split()])
+            runs.append([int(one) for one in compared(guest, "pipe", count)[0].split()])
             short, long = map(min, zip(*runs, strict=True))
             print(f"{count} values: {short} ms in short pipelines, {long} ms in one")
             if long < 3 * short:

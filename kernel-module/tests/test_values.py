@@ -607,18 +607,6 @@ def test_puts_leave_buffers(connected: Pair) -> None:
         assert figures["buffers_free"] >= figures["buffers_total"] // 4
 
 
-@contextmanager
-def nothing_near(guest: Guest) -> Iterator[None]:
-    """No value is in the guest's own memory for being read often."""
-    front = parameter("front_bytes")
-    before = guest.read(front)
-    guest.write(front, "0")
-    try:
-        yield
-    finally:
-        guest.write(front, before)
-
-
 def test_a_get_that_is_tried(connected: Pair) -> None:
     """It brings what is near, and what lenders send while it waits. What does not come in time is no miss."""
     guest, room = connected.borrower, f"room={2 * PAGE}"
@@ -627,7 +615,7 @@ def test_a_get_that_is_tried(connected: Pair) -> None:
     assert outcomes[2].split()[0] == "ENOENT"
     assert said(guest, "put k far\n", "trying", f"size={2 * PAGE}") == ["ok"]
     connected.settle()
-    with nothing_near(guest):
+    with limit(guest, "front_bytes", 0):
         assert said(guest, "try-get k\n", "trying", room)[0].split()[0] == "EAGAIN"
         assert said(guest, "try-get k\n", "trying", f"{room} wait_us=10000000") == [f"ok {2 * PAGE}"]
         connected.lender.stop()
@@ -646,7 +634,7 @@ def test_no_more_is_given_up_than_may_be(connected: Pair) -> None:
     assert said(guest, "put k far\n", "vain", f"size={PAGE}") == ["ok"]
     connected.settle()
     sent = connected.lent()["get_hits"]
-    with nothing_near(guest):
+    with limit(guest, "front_bytes", 0):
         connected.lender.stop()
         try:
             outcomes = said(guest, "try-get k\n" * tries, "vain", f"room={PAGE} wait_us=1")

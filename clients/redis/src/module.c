@@ -321,17 +321,15 @@ static void get_done(struct get *got)
 {
 	struct request *request = (struct request *)((char *)got - offsetof(struct request, get));
 
-	if (got->result > 0)
-		request->value = malloc(got->result);
-	else if (!got->result)
-		request->value = calloc(1, 1);
+	if (got->result >= 0)
+		request->value = malloc(got->result + 1);	/* it is none without memory, and not for having no bytes */
 	if (got->result == -EAGAIN || (got->result >= 0 && !request->value)) {
 		request_hand_over(request);
 		return;
 	}
-	if (got->result > 0)
+	if (request->value)
 		memcpy(request->value, got->value, got->result);
-	request->result = got->result < 0 ? 0 : got->result;
+	request->result = got->result;
 	request->error = got->result < 0 && got->result != -ENOENT ? -got->result : 0;
 	RedisModule_UnblockClient(request->client, request);
 }

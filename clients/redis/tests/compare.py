@@ -12,6 +12,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 Reply = object
 Word = str | bytes | int
@@ -537,6 +538,40 @@ def piped(client: Client, keys: int, at_once: int) -> float:
     return time.monotonic() - start
 
 
+def together(path: str, gets: int) -> None:
+    """Several clients at the same time, each with values of its own; one of them asks for many in one piece."""
+    pieces = (1, 1, 1, 1, FEW)
+    with ThreadPoolExecutor(len(pieces)) as clients:
+        jobs = [clients.submit(own, path, number, gets // piece, piece) for number, piece in enumerate(pieces)]
+    for job in jobs:
+        job.result()
+
+
+def own(path: str, number: int, times: int, piece: int) -> None:
+    """One of them: whatever it asks for, it gets what it has put, and nothing for what it has not."""
+    client, chance = Client(path), random.Random(number)
+    sizes = (0, 10, 3000, LENGTH, 65536, 70000)
+    values = {f"{number}:{key}": chance.randbytes(chance.choice(sizes)) for key in range(40)}
+    for name, value in values.items():
+        assert client.say("tide.set", name, value) == "OK"
+    for _ in range(times):
+        names = [chance.choice([*values, "none"]) for _ in range(piece)]
+        client.socket.sendall(b"".join(encoded("tide.get", name) for name in names))
+        for name in names:
+            assert client.reply() == values.get(name), name
+
+
+def pings(path: str, count: int) -> None:
+    """Prints how many milliseconds the slowest of some pings takes."""
+    client, slowest = Client(path), 0.0
+    for _ in range(count):
+        start = time.monotonic()
+        assert client.say("ping") == "PONG"
+        slowest = max(slowest, time.monotonic() - start)
+        time.sleep(0.02)
+    print(round(1000 * slowest))
+
+
 def hurry(path: str, keys: int) -> None:
     """Has values go away while memory is full and while it is nearly; prints the least milliseconds of each."""
     client = Client(path)
@@ -675,7 +710,22 @@ TOPICS: dict[str, Callable[..., None]] = {
 }
 OF_ONE: dict[str, Callable[[str, int], None]] = {
     one.__name__: one
-    for one in (push, push_half, look, survive, expire, obey, count_anew, stock, race, pipe, hurry, alone)
+    for one in (
+        push,
+        push_half,
+        look,
+        survive,
+        expire,
+        obey,
+        count_anew,
+        stock,
+        race,
+        pipe,
+        together,
+        pings,
+        hurry,
+        alone,
+    )
 }
 OF_SEVERAL = {"transactions", "rights", "pauses"}
 

@@ -121,7 +121,7 @@ def _cost(tool: Tool, size: int) -> int:
 
 def _resident(tool: Tool) -> int:
     """Bytes of memory that a server has touched."""
-    return int(tool("awk '/^VmRSS:/ { print $2 }' /proc/$(pidof redis-server)/status")) * 1024
+    return int(tool("awk '/^Rss:/ { print $2 }' /proc/$(pidof redis-server)/smaps_rollup")) * 1024
 
 
 def _fill(tool: Tool, way: Way, values: range, size: int) -> None:

@@ -148,12 +148,12 @@ static int ask(int fd, unsigned long command, void *argument)
 /* A few, or more than are made together; but for the first one they are counted here. */
 static int calls(uint64_t *state, int fd)
 {
-	int result;
 	struct tidepool_calls calls = {
 		.calls = (uintptr_t)somewhere(state),
 		.count = 1 + below(state, one_in(state, 4) ? MOST_CALLS : 4),
 		.wait_us = below(state, 2) * 200,
 	};
+	int result;
 
 	__sync_fetch_and_add(&made, calls.count - 1);
 
@@ -276,7 +276,7 @@ static void *call_again(void *number)
 {
 	uint64_t state = random_seed((long)number);
 
-	while (!time_is_up(until) && __sync_add_and_fetch(&made, 1) < enough) {
+	while (!time_is_up(until) && __sync_add_and_fetch(&made, 1) <= enough) {
 		int result = one_call(&state);
 
 		if (result >= 0)

@@ -366,12 +366,13 @@ int mode_values(const char *pool)
 
 static const char *const names[] = { NULL, "put", "get", "delete", "exists", "try", "try-get" };
 
+/* Which call has that name; 0: none. */
 static uint32_t named(const char *name)
 {
 	for (uint32_t what = 1; what < sizeof(names) / sizeof(names[0]); what++)
 		if (!strcmp(name, names[what]))
 			return what;
-	die(name);
+	return 0;
 }
 
 /*
@@ -517,9 +518,8 @@ static void say(int fd, char *line)
 {
 	const char *what = strtok(line, " \n"), *key = strtok(NULL, " \n"), *value = strtok(NULL, " \n");
 
-	for (uint32_t i = TIDEPOOL_PUT; what && i <= TIDEPOOL_TRY_GET; i++)
-		if (!strcmp(what, names[i]))
-			say_call(fd, i, key, value ? value : "");
+	if (what && named(what))
+		say_call(fd, named(what), key, value ? value : "");
 	if (what && !strcmp(what, "keys"))
 		say_keys(fd);
 	if (what && !strcmp(what, "stats"))
