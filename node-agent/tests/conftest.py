@@ -22,6 +22,7 @@ from tidepool_api_testing.server import Server
 pytest_plugins = ["tidepool_api_testing.plugin"]
 
 BOOT_SECONDS = 120
+PATIENCE = 240  # seconds, for what a test has a guest do: nothing is late by its clock
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from cast import TOP
-from conftest import wait_for
+from conftest import PATIENCE, wait_for
 from daemon import Daemon, end
 from objects import alter
 from solo import Solo, said
@@ -44,7 +44,7 @@ class Bench:
         self.sh(f"printf '{GROUPS}' >/etc/group")
 
     def sh(self, line: str) -> str:
-        done = self._shell.run(["/bin/sh", "-ec", line])
+        done = self._shell.run(["/bin/sh", "-ec", line], seconds=PATIENCE)
         assert done.code == 0, f"{line}: {done.err}"
         return done.out.strip()
 

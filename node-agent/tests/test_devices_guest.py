@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import wait_for
+from conftest import PATIENCE, wait_for
 from daemon import Daemon, end
 from objects import alter
 from solo import Solo, said
@@ -60,7 +60,7 @@ class Bench:
         wait_for(lambda: self.shell.blocked() == [])
 
     def sh(self, line: str) -> str:
-        done = self.shell.run(["/bin/sh", "-ec", line])
+        done = self.shell.run(["/bin/sh", "-ec", line], seconds=PATIENCE)
         assert done.code == 0, f"{line}: {done.err}"
         return done.out.strip()
 

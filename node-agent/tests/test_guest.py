@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import wait_for
+from conftest import PATIENCE, wait_for
 from daemon import Daemon, end
 from objects import BORROWER, OTHER, alter, pairing, want
 from tiny import TOP, Kernel
@@ -51,7 +51,7 @@ class Bench:
         return self.look()
 
     def sh(self, line: str) -> str:
-        done = self.shell.run(["/bin/sh", "-c", line])
+        done = self.shell.run(["/bin/sh", "-c", line], seconds=PATIENCE)
         assert done.code == 0, done.err
         return done.out
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import wait_for
+from conftest import PATIENCE, wait_for
 from daemon import Daemon, end
 from tiny import Kernel, archive, copy_program, unpack
 
@@ -72,7 +72,7 @@ def test_a_guest_tells_how_large_a_packet_gets_to_a_lender(
     shell: GuestAgent, tmp_path: Path, address: str, largest: int
 ) -> None:
     """To the byte, and how large its card sends them."""
-    done = shell.run(["/bin/sh", "-c", NARROW.format(largest + HEADER)])
+    done = shell.run(["/bin/sh", "-c", NARROW.format(largest + HEADER)], seconds=PATIENCE)
     assert done.code == 0, done.err
     assert Guest(shell, Store(tmp_path)).reach(address) == Reach(address, largest, ETHERNET)
 

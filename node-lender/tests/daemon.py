@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import re
@@ -163,5 +164,5 @@ def _page_out(descriptor: int, first: int, end: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     vector = _Vector(first, end - first)
     done = libc.syscall(PROCESS_MADVISE, descriptor, ctypes.byref(vector), 1, MADV_PAGEOUT, 0)
-    if done < 0:
+    if done < 0 and ctypes.get_errno() != errno.ENOMEM:  # it is mapped no more
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
