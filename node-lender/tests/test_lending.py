@@ -309,16 +309,17 @@ def test_a_header_that_has_begun_must_end(daemon: Daemon, channel: str) -> None:
 def test_lanes_serve_side_by_side(daemon: Daemon) -> None:
     """Three more lanes, and no fourth; each answers; one that ends unused is no loss, a used one ends the session."""
     own = daemon.lend()
-    with contextlib.closing(Borrower(daemon.address, own, daemon.lender, 8 * MIB)) as borrower:
+    with contextlib.ExitStack() as open_ones:
+        borrower = open_ones.enter_context(contextlib.closing(Borrower(daemon.address, own, daemon.lender, 8 * MIB)))
         assert borrower.store(1, 1, 1, page_of(1))
-        lanes = [borrower.lane() for _ in range(3)]
+        lanes = [open_ones.enter_context(contextlib.closing(borrower.lane())) for _ in range(3)]
         for lane in lanes:
             assert lane.load(1, 1, 1) == page_of(1)
         assert daemon.lent()["connections"] == 5
         with contextlib.closing(borrower.lane()) as fourth:
             assert hangs_up(fourth.get.sock)
         borrower.ping()
-        lanes.pop().close()
+        lanes[0].close()
         assert hangs_up(borrower.get.sock)
     with contextlib.closing(Borrower(daemon.address, own, daemon.lender, 8 * MIB)) as borrower:
         lane = borrower.lane()
